@@ -1,0 +1,242 @@
+/* inferd client library, C interface.
+ *
+ * A program connects to the daemon, opens sequences (a prompt and how to continue it) and reads events
+ * (pieces of text, token ids, log probabilities) until each one ends. Text work happens in the caller's
+ * process, over tables that the daemon shares read-only; tokens travel over shared memory.
+ *
+ * Conventions
+ * - Functions that can fail return an inferd_status (0 is success) and, if `error` is not NULL, store there
+ *   an error object that the caller frees with inferd_error_free(). On success *error is set to NULL.
+ * - Handles are opaque. Whoever opened one closes it. Closing a connection ends its sequences.
+ * - Strings are UTF-8. Those returned belong to the object that returned them, unless said otherwise.
+ * - Threads: a connection and its sequences may be used by several threads; at most one thread at a time may
+ *   wait for events of one sequence. No function takes a lock for longer than a few microseconds, except
+ *   those marked "blocks". The library starts no thread, installs no signal handler, and keeps no global state.
+ * - After fork() the child must not use the parent's connections, and must not close them; it opens its own.
+ * - Strings with a size argument need not be NUL-terminated.
+ */
+#ifndef INFERD_INFERD_H
+#define INFERD_INFERD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define INFERD_API __attribute__((visibility("default")))
+#else
+#define INFERD_API
+#endif
+
+#ifdef __cplusplus
+#define INFERD_NOEXCEPT noexcept
+extern "C" {
+#else
+#define INFERD_NOEXCEPT
+#endif
+
+/* Version of this interface. Structures grow at the end only; each carries its size. */
+#define INFERD_API_VERSION 1
+
+/* "0.1.0": the version of the library in use. */
+INFERD_API const char *inferd_version(void) INFERD_NOEXCEPT;
+
+/* ---- errors ---- */
+typedef enum inferd_status {
+  INFERD_OK = 0,
+  INFERD_INVALID_ARGUMENT = 1,
+  INFERD_NOT_FOUND = 2,
+  INFERD_PERMISSION_DENIED = 3,
+  INFERD_RESOURCE_EXHAUSTED = 4,
+  INFERD_UNAVAILABLE = 5,
+  INFERD_DATA_CORRUPT = 6,
+  INFERD_UNSUPPORTED = 7,
+  INFERD_CANCELLED = 8,
+  INFERD_TIMED_OUT = 9,
+  INFERD_IO = 10,
+  INFERD_INTERNAL = 11,
+  INFERD_PROTOCOL = 12,
+  INFERD_VERSION_MISMATCH = 13
+} inferd_status;
+
+typedef struct inferd_error inferd_error;
+INFERD_API inferd_status inferd_error_status(const inferd_error *error) INFERD_NOEXCEPT;
+/* A sentence that says what is wrong and what to do. Lives as long as the error object. */
+INFERD_API const char *inferd_error_message(const inferd_error *error) INFERD_NOEXCEPT;
+INFERD_API void inferd_error_free(inferd_error *error) INFERD_NOEXCEPT;
+/* "not found", ...; a static string. */
+INFERD_API const char *inferd_status_name(inferd_status status) INFERD_NOEXCEPT;
+
+/* ---- connection ---- */
+typedef struct inferd_connection inferd_connection;
+
+typedef struct inferd_connect_options {
+  size_t struct_bytes;     /* sizeof(inferd_connect_options); set by inferd_connect_options_init */
+  const char *socket_path; /* NULL: $INFERD_SOCKET, $XDG_RUNTIME_DIR/inferd/inferd.sock, /run/inferd/inferd.sock */
+  const char *model;       /* model name; NULL or "": the daemon's first model */
+  const char *client_name; /* shown by `inferctl ps`; NULL: the program's short name */
+  uint32_t timeout_ms;     /* for the handshake; 0: 5000 */
+  uint32_t spin_us;        /* spin for so long before sleeping in a wait; 0: do not spin */
+} inferd_connect_options;
+INFERD_API void inferd_connect_options_init(inferd_connect_options *options) INFERD_NOEXCEPT;
+
+/* Connects and shakes hands. Blocks up to timeout_ms. `options` may be NULL for the defaults. */
+INFERD_API inferd_status inferd_connect(const inferd_connect_options *options, inferd_connection **connection,
+                                        inferd_error **error) INFERD_NOEXCEPT;
+/* Cancels what still runs, and frees everything, its sequences' handles included. NULL is allowed. */
+INFERD_API void inferd_disconnect(inferd_connection *connection) INFERD_NOEXCEPT;
+
+typedef struct inferd_model_info {
+  size_t struct_bytes;
+  const char *name;
+  const char *architecture;
+  const char *quantization;
+  const char *numerics_id;
+  uint64_t parameters;
+  uint32_t vocabulary;
+  uint32_t context_tokens; /* longest sequence, prompt and answer together, that the daemon accepts */
+  int32_t bos_token;       /* -1: none */
+  int32_t eos_token;       /* -1: none */
+  int has_chat_template;
+} inferd_model_info;
+/* Strings live as long as the connection. Any thread. Set info->struct_bytes first. */
+INFERD_API inferd_status inferd_get_model_info(const inferd_connection *connection, inferd_model_info *info,
+                                               inferd_error **error) INFERD_NOEXCEPT;
+
+/* A descriptor that polls readable when events may be waiting for any sequence of the connection, for use
+ * in an event loop: on readable, call inferd_connection_clear(), then inferd_next() with timeout 0 on the
+ * sequences until each returns INFERD_TIMED_OUT. Owned by the connection; do not read or close it. */
+INFERD_API int inferd_connection_fd(const inferd_connection *connection) INFERD_NOEXCEPT;
+INFERD_API void inferd_connection_clear(inferd_connection *connection) INFERD_NOEXCEPT;
+
+/* ---- text, without a sequence ---- */
+#define INFERD_TOKENIZE_SPECIAL 1u /* names of control tokens in the text become those tokens */
+#define INFERD_TOKENIZE_BOS 2u     /* begin as the model's prompts begin (BOS where the model wants it) */
+
+/* *ids is an array of *count ids that the caller frees with inferd_free(). Any thread. */
+INFERD_API inferd_status inferd_tokenize(const inferd_connection *connection, const char *text, size_t text_bytes,
+                                         uint32_t flags, int32_t **ids, size_t *count,
+                                         inferd_error **error) INFERD_NOEXCEPT;
+/* *text is NUL-terminated (its size in *text_bytes) and freed by the caller with inferd_free(). Bytes that
+ * are no UTF-8 come as they are. With special != 0, control tokens are written out by name. Any thread. */
+INFERD_API inferd_status inferd_detokenize(const inferd_connection *connection, const int32_t *ids, size_t count,
+                                           int special, char **text, size_t *text_bytes,
+                                           inferd_error **error) INFERD_NOEXCEPT;
+/* Renders chat messages to prompt ids. `chat_json` as for inferd_prompt.chat_json. Freed with inferd_free(). */
+INFERD_API inferd_status inferd_render_chat(const inferd_connection *connection, const char *chat_json,
+                                            size_t chat_json_bytes, int32_t **ids, size_t *count,
+                                            inferd_error **error) INFERD_NOEXCEPT;
+INFERD_API void inferd_free(void *memory) INFERD_NOEXCEPT;
+
+/* ---- sequences ---- */
+typedef struct inferd_sequence inferd_sequence;
+
+/* Exactly one of text, chat_json, ids is given. */
+typedef struct inferd_prompt {
+  size_t struct_bytes;
+  const char *text; /* tokenized as plain text (control tokens only with INFERD_TOKENIZE_SPECIAL in text_flags) */
+  size_t text_bytes;
+  uint32_t text_flags; /* INFERD_TOKENIZE_* */
+  /* JSON: an array of {"role", "content", ...} messages, or an object {"messages": [...], "tools": [...],
+   * "add_generation_prompt": true, any further variable of the template}. Rendered by the model's own
+   * template; only what the template writes can become control tokens. */
+  const char *chat_json;
+  size_t chat_json_bytes;
+  const int32_t *ids;
+  size_t ids_count;
+} inferd_prompt;
+INFERD_API void inferd_prompt_init(inferd_prompt *prompt) INFERD_NOEXCEPT;
+
+typedef struct inferd_logit_bias {
+  int32_t token;
+  float bias; /* added to the logit; -INFINITY forbids the token */
+} inferd_logit_bias;
+
+#define INFERD_UNLIMITED_TOKENS UINT32_MAX
+
+typedef struct inferd_sampling {
+  size_t struct_bytes;
+  float temperature;        /* 0: greedy. Default 0 */
+  uint32_t top_k;           /* 0: off */
+  float top_p;              /* 1: off */
+  float min_p;              /* 0: off */
+  float repetition_penalty; /* 1: off */
+  float presence_penalty;   /* 0: off */
+  float frequency_penalty;  /* 0: off */
+  uint32_t penalty_last_n;  /* window of the penalties, in tokens. Default 64 */
+  uint64_t seed;            /* equal seeds give equal tokens */
+  uint32_t branch;          /* several samples of one prompt: number them, they draw apart */
+  const inferd_logit_bias *logit_bias;
+  size_t logit_bias_count; /* at most 256 */
+  const char *const *stop; /* strings that end the answer; not part of it */
+  size_t stop_count;       /* at most 16 */
+  uint32_t max_tokens;     /* INFERD_UNLIMITED_TOKENS (default): up to the context's end */
+  int logprobs;            /* report the log probability of each token */
+  uint32_t top_logprobs;   /* and of so many alternatives, at most 20 */
+  int ignore_eos;          /* go on past the model's end-of-answer tokens */
+} inferd_sampling;
+INFERD_API void inferd_sampling_init(inferd_sampling *sampling) INFERD_NOEXCEPT;
+
+/* Submits a sequence. Does not block, unless the submission ring is full (then up to a second). Strings and
+ * arrays are copied. `sampling` may be NULL for the defaults. Any thread.
+ * A request that can never fit is refused here or by the first event, with the figure that it exceeds. */
+INFERD_API inferd_status inferd_open(inferd_connection *connection, const inferd_prompt *prompt,
+                                     const inferd_sampling *sampling, inferd_sequence **sequence,
+                                     inferd_error **error) INFERD_NOEXCEPT;
+/* Asks the daemon to stop; the sequence then ends with INFERD_FINISH_CANCELLED unless it had ended. Any thread. */
+INFERD_API void inferd_cancel(inferd_sequence *sequence) INFERD_NOEXCEPT;
+/* Cancels if it still runs, and frees the handle. NULL is allowed. */
+INFERD_API void inferd_close(inferd_sequence *sequence) INFERD_NOEXCEPT;
+
+typedef enum inferd_finish {
+  INFERD_FINISH_NONE = 0,       /* still running */
+  INFERD_FINISH_STOP = 1,       /* the model ended its answer, or a stop string matched */
+  INFERD_FINISH_LENGTH = 2,     /* max_tokens reached */
+  INFERD_FINISH_CONTEXT = 3,    /* the context or the pool's longest sequence is full */
+  INFERD_FINISH_CANCELLED = 4,  /* by the client or an administrator */
+  INFERD_FINISH_ERROR = 5       /* see the error object */
+} inferd_finish;
+/* "stop", "length", "context", "cancelled", "error", ""; a static string. */
+INFERD_API const char *inferd_finish_name(inferd_finish finish) INFERD_NOEXCEPT;
+
+typedef struct inferd_logprob {
+  int32_t token;
+  float logprob;
+} inferd_logprob;
+
+/* One event: zero or more tokens with the text that they complete. Borrowed, valid until the next call of
+ * inferd_next() on this sequence. Text never ends inside a UTF-8 character, and all pieces together equal
+ * the decoding of all ids together. */
+typedef struct inferd_event {
+  size_t struct_bytes;
+  const char *text; /* NUL-terminated; may be empty while a character or a stop string is incomplete */
+  size_t text_bytes;
+  const int32_t *ids; /* [ids_count] tokens delivered by this event */
+  size_t ids_count;
+  const inferd_logprob *logprobs;     /* [ids_count], or NULL if not asked for */
+  const inferd_logprob *top_logprobs; /* [ids_count, top_logprobs], likely first, or NULL */
+  size_t top_logprobs_count;          /* alternatives per id */
+  inferd_finish finish;               /* not NONE on the last event */
+} inferd_event;
+
+/* Waits for the next event, up to timeout_ms (-1: for ever, 0: does not block).
+ * INFERD_OK with an event; INFERD_TIMED_OUT (no error object) if there is none yet; after the last event
+ * INFERD_NOT_FOUND. A sequence that fails returns its error once, and its finish is INFERD_FINISH_ERROR. */
+INFERD_API inferd_status inferd_next(inferd_sequence *sequence, int timeout_ms, inferd_event *event,
+                                     inferd_error **error) INFERD_NOEXCEPT;
+
+typedef struct inferd_usage {
+  size_t struct_bytes;
+  uint32_t prompt_tokens;
+  uint32_t cached_tokens;     /* prompt tokens that were not computed for this request; <= prompt_tokens */
+  uint32_t completion_tokens; /* tokens delivered */
+  double ttft_ms;             /* from submission to the first token's arrival; 0 before */
+  double itl_ms;              /* mean time between tokens; 0 with fewer than two */
+} inferd_usage;
+/* Figures so far; final after the last event. Any thread. Set usage->struct_bytes first. */
+INFERD_API inferd_status inferd_get_usage(const inferd_sequence *sequence, inferd_usage *usage,
+                                          inferd_error **error) INFERD_NOEXCEPT;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
