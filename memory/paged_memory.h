@@ -1,0 +1,63 @@
+// The memory of one model: a page pool and the page tables over it, in one region of bytes.
+// Owner: daemon/ (or a test), which passes it to the scheduler. Engine thread only. Must not know engines:
+// the daemon carries the pages from drain_taken() and give_back() to engine::Engine.
+//
+// Place of the prefix index (a later issue): a third array of the region beside pool and sequences.
+// It keeps pages by PageRecord::index_node; pages that only it holds are PageState::kCached, and
+// reserve() will first let it drop those.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "memory/page_pool.h"
+#include "memory/sequence_table.h"
+
+namespace inferd::memory {
+
+struct MemoryConfig {
+  PageCount pages{0};                // of the pool; at least 1
+  uint32_t sequences_max = 0;        // open at the same time; at least 1
+  uint32_t sequence_tokens_max = 0;  // longest sequence; at least 1, rounded up to whole pages
+};
+
+class PagedMemory {
+ public:
+  static size_t layout_bytes(const MemoryConfig& config);
+
+  // Over memory of its own, of which only what is used becomes resident.
+  explicit PagedMemory(const MemoryConfig& config);
+  // A new memory over a region that outlives it: zero, aligned to kLayoutAlignment, of layout_bytes().
+  PagedMemory(const MemoryConfig& config, std::span<std::byte> region);
+  // A view of the memory that already lies in the region. Errors: kDataCorrupt.
+  static Result<std::unique_ptr<PagedMemory>> attach(std::span<std::byte> region);
+
+  PagePool& pool() { return *pool_; }
+  const PagePool& pool() const { return *pool_; }
+  SequenceTable& sequences() { return *sequences_; }
+  const SequenceTable& sequences() const { return *sequences_; }
+
+  std::span<std::byte> region() const { return region_; }
+
+  // Every invariant of pool and tables, and that they agree. The first violation in words, kInternal.
+  Result<void> verify() const;
+
+ private:
+  struct FreeDeleter {
+    void operator()(std::byte* bytes) const;
+  };
+
+  PagedMemory() = default;
+  void format(const MemoryConfig& config);
+
+  std::unique_ptr<std::byte, FreeDeleter> owned_;  // empty over a borrowed region
+  std::span<std::byte> region_;
+  std::unique_ptr<PagePool> pool_;
+  std::unique_ptr<SequenceTable> sequences_;
+};
+
+}  // namespace inferd::memory
