@@ -1,0 +1,157 @@
+// The messages that open a session: hello (client), then welcome or refusal (daemon).
+// Owner: ipc. Pure functions, any thread. Decoding trusts nothing: every length is checked against
+// the message. Must not know sockets (socket.h) or what the descriptors are used for.
+//
+// A message is a fixed part, then its strings one behind the other without terminators. The fixed
+// part says its own size: a receiver that knows a shorter one demands zeros beyond what it knows,
+// so that nothing which it would have to understand is ignored.
+//
+// One connection is one session: after the welcome neither side sends anything more, and end of
+// file is the other side's death.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "ipc/wire.h"
+
+namespace inferd::ipc {
+
+inline constexpr size_t kHandshakeBytesMax = 4096;
+inline constexpr size_t kNameBytesMax = 255;  // of each string but the refusal's sentence
+
+// Feature bits. A side offers what it can do and names what it cannot do without.
+inline constexpr uint64_t kFeatureTextTables = 1u << 0;  // tokenizer and template as a sealed memfd
+inline constexpr uint64_t kFeatureDelivered = 1u
+                                              << 1;  // kDelivered records, truncation by the client
+inline constexpr uint64_t kFeatures = kFeatureTextTables | kFeatureDelivered;  // of this build
+
+inline constexpr uint16_t kMessageHello = 1;
+inline constexpr uint16_t kMessageWelcome = 2;
+inline constexpr uint16_t kMessageRefusal = 3;
+
+// Opens every message.
+struct MessageHeader {
+  uint32_t magic;  // kMagic
+  uint16_t version_major;
+  uint16_t version_minor;
+  uint16_t type;
+  uint16_t fixed_bytes;    // header included; where the strings begin
+  uint32_t message_bytes;  // all of it
+};
+static_assert(sizeof(MessageHeader) == 16);
+
+struct HelloFixed {
+  MessageHeader header;
+  uint64_t features_offered;
+  uint64_t features_required;
+  uint64_t resume_session;  // 0: a new session
+  uint32_t flags;           // none yet
+  uint16_t slot_bytes;
+  uint16_t submit_bytes;    // sizeof(SubmitRecord)
+  uint16_t tokens_bytes;    // sizeof(TokensRecord)
+  uint16_t finished_bytes;  // sizeof(FinishedRecord)
+  uint16_t model_name_bytes;
+  uint16_t client_name_bytes;
+  uint64_t reserved[2];
+};
+static_assert(sizeof(HelloFixed) == 72);
+static_assert(offsetof(HelloFixed, flags) == 40 && offsetof(HelloFixed, model_name_bytes) == 52);
+
+struct WelcomeFixed {
+  MessageHeader header;
+  uint64_t features;  // offered by both sides; the session uses exactly these
+  uint64_t session_id;
+  uint32_t submission_slots;
+  uint32_t completion_slots;
+  uint32_t arena_bytes;
+  uint32_t descriptor_count;  // kWelcomeDescriptors
+  uint64_t text_tables_bytes;
+  uint64_t parameters;
+  uint32_t vocabulary;
+  uint32_t context_tokens;
+  int32_t bos_token;
+  int32_t eos_token;
+  uint16_t model_name_bytes;
+  uint16_t architecture_bytes;
+  uint16_t quantization_bytes;
+  uint16_t numerics_id_bytes;
+  uint16_t daemon_version_bytes;
+  uint16_t reserved0[3];
+  uint64_t reserved[4];
+};
+static_assert(sizeof(WelcomeFixed) == 128);
+static_assert(offsetof(WelcomeFixed, parameters) == 56 && offsetof(WelcomeFixed, bos_token) == 72);
+
+struct RefusalFixed {
+  MessageHeader header;
+  uint32_t code;  // ErrorCode
+  uint32_t sentence_bytes;
+};
+static_assert(sizeof(RefusalFixed) == 24);
+
+// The descriptors of a welcome, in this order.
+enum WelcomeDescriptor : uint32_t {
+  kFdClientRegion = 0,        // read-write
+  kFdTokenRegion = 1,         // read-only
+  kFdTextTables = 2,          // read-only, immutable
+  kFdSubmissionBell = 3,      // write end: the client rings it
+  kFdSubmissionBellRead = 4,  // kept open by the client so that ringing is never a SIGPIPE
+  kFdCompletionBell = 5,      // read end: the client polls it
+  kWelcomeDescriptors = 6,
+};
+
+struct Hello {
+  uint64_t features_offered = kFeatures;
+  uint64_t features_required = kFeatures;
+  std::string model_name;   // empty: the daemon's first model
+  std::string client_name;  // for people to read
+};
+
+struct ModelInfo {
+  std::string name;
+  std::string architecture;
+  std::string quantization;
+  std::string numerics_id;
+  uint64_t parameters = 0;
+  uint32_t vocabulary = 0;
+  uint32_t context_tokens = 0;
+  int32_t bos_token = -1;
+  int32_t eos_token = -1;
+};
+
+struct Welcome {
+  uint64_t features = 0;
+  uint64_t session_id = 0;
+  Geometry geometry;
+  uint64_t text_tables_bytes = 0;
+  ModelInfo model;
+  std::string daemon_version;
+};
+
+// Strings longer than kNameBytesMax are cut at a character's end.
+std::vector<std::byte> encode_hello(const Hello& hello);
+std::vector<std::byte> encode_welcome(const Welcome& welcome);
+// The sentence is cut to what a message holds.
+std::vector<std::byte> encode_refusal(ErrorCode code, std::string_view sentence);
+inline std::vector<std::byte> encode_refusal(const Error& error) {
+  return encode_refusal(error.code(), error.message());
+}
+
+// The daemon's check of a hello: form, version, struct sizes, flags, features. The error is what
+// encode_refusal() should send: kProtocol, kVersionMismatch or kUnsupported.
+Result<Hello> decode_hello(std::span<const std::byte> message);
+
+// What both sides will use, given what the client offers and requires; kUnsupported if either lacks
+// what the other needs. `supported` and `required` are the daemon's.
+Result<uint64_t> agree_features(const Hello& hello, uint64_t supported, uint64_t required);
+
+// The client's reading of the answer. A refusal comes out as the Error that it carries.
+Result<Welcome> decode_answer(std::span<const std::byte> message);
+
+}  // namespace inferd::ipc

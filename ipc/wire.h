@@ -1,0 +1,313 @@
+// The ring ABI: the byte layout of everything that daemon and client share in memory.
+// Owner: ipc. Plain data, any thread. Must not know what a model, a page or a scheduler is.
+//
+// Two regions a session, both made, sized and sealed by the daemon:
+//
+//   client region (client: read-write, daemon: read-write; the daemon trusts no byte of it)
+//     0      ClientControl   submission tail, completion head, completion wake word
+//     4096   Slot[submission_slots]
+//     arena  prompt arena: token ids and logit biases that submissions point at by offset
+//
+//   token region (client: read-only, daemon: read-write)
+//     0      TokenControl    identification, completion tail, submission head, submission wake word
+//     4096   Slot[completion_slots]
+//
+// A record is one or more 64-byte slots; the first begins with a RecordHeader, and the later ones
+// carry on where the one before ended. A record may wrap from the ring's last slot to its first.
+// All numbers are little-endian, all indices free-running 64-bit slot counts, masked on use.
+// Geometry travels in the handshake, never in memory that a client can write.
+//
+// Changing a layout: reserved fields are zero and refused otherwise, so a new field is a new
+// feature bit (handshake.h) plus a reserved field; anything else raises kVersionMajor.
+#pragma once
+
+#include <atomic>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <type_traits>
+
+namespace inferd::ipc {
+
+static_assert(std::endian::native == std::endian::little, "the ring ABI is little-endian");
+static_assert(std::atomic<uint64_t>::is_always_lock_free, "indices are shared between processes");
+static_assert(sizeof(std::atomic<uint64_t>) == 8);
+
+inline constexpr uint32_t kMagic = 0x44524e49;  // "INRD"
+inline constexpr uint16_t kVersionMajor = 1;
+inline constexpr uint16_t kVersionMinor = 0;
+
+inline constexpr uint32_t kSlotBytes = 64;
+inline constexpr uint32_t kControlBytes = 4096;  // what precedes the slots in either region
+
+// ---- limits ----
+inline constexpr uint32_t kRingSlotsMin = 128;
+inline constexpr uint32_t kRingSlotsMax = 1u << 20;
+inline constexpr uint32_t kArenaBytesMin = 4096;
+inline constexpr uint32_t kArenaBytesMax = 1u << 30;
+inline constexpr uint32_t kStopTokensMax = 64;       // stop token ids of one submission
+inline constexpr uint32_t kLogitBiasesMax = 256;     // as in inferd.h
+inline constexpr uint32_t kTopLogprobsMax = 20;      // as in inferd.h
+inline constexpr uint32_t kTokensPerRecordMax = 16;  // 16 * (4 + 4 + 20 * 8) + 32 bytes: 43 slots
+inline constexpr uint32_t kSentenceBytesMax = 1000;  // of an error; longer ones are cut
+inline constexpr uint32_t kRecordSlotsMax = 43;      // the longest record, a full tokens record
+inline constexpr uint32_t kLastWordSlots = 4;        // kept free for the session's last word
+inline constexpr uint32_t kLastWordBytesMax = kLastWordSlots * kSlotBytes - 24;
+inline constexpr uint32_t kUnlimitedTokens = UINT32_MAX;
+
+// ---- shared memory ----
+
+// One index or wake word alone on its cache line, so that the two sides do not share lines.
+struct alignas(kSlotBytes) IndexLine {
+  std::atomic<uint64_t> value;
+};
+static_assert(sizeof(IndexLine) == kSlotBytes);
+
+// Slots are copied by word with relaxed atomics: the other side may write them at any moment, and
+// that must not be undefined behaviour here.
+struct alignas(kSlotBytes) Slot {
+  std::atomic<uint64_t> words[kSlotBytes / 8];
+};
+static_assert(sizeof(Slot) == kSlotBytes);
+
+// First page of the client region. The client writes all of it.
+struct ClientControl {
+  IndexLine submission_tail;  // slots published by the client
+  IndexLine completion_head;  // slots that the client has read
+  IndexLine completion_wake;  // wake word of the client's reader; odd: it sleeps (ring.h)
+};
+static_assert(sizeof(ClientControl) == 192);
+static_assert(offsetof(ClientControl, submission_tail) == 0);
+static_assert(offsetof(ClientControl, completion_head) == 64);
+static_assert(offsetof(ClientControl, completion_wake) == 128);
+
+// Says what a token region is, for a debugger and for the daemon's next instance.
+struct alignas(kSlotBytes) RegionIdentity {
+  uint32_t magic;
+  uint16_t version_major;
+  uint16_t version_minor;
+  uint64_t session_id;
+  uint64_t features;  // agreed on in the handshake
+  uint32_t submission_slots;
+  uint32_t completion_slots;
+  uint32_t arena_bytes;
+  uint32_t reserved[7];
+};
+static_assert(sizeof(RegionIdentity) == kSlotBytes);
+
+// First page of the token region. The daemon writes all of it.
+struct TokenControl {
+  RegionIdentity identity;
+  IndexLine completion_tail;  // slots published by the daemon
+  IndexLine submission_head;  // slots that the daemon has read
+  IndexLine submission_wake;  // wake word of the daemon's reader; odd: ring its doorbell
+};
+static_assert(sizeof(TokenControl) == 256);
+static_assert(offsetof(TokenControl, completion_tail) == 64);
+static_assert(offsetof(TokenControl, submission_head) == 128);
+static_assert(offsetof(TokenControl, submission_wake) == 192);
+static_assert(sizeof(TokenControl) <= kControlBytes && sizeof(ClientControl) <= kControlBytes);
+
+// ---- records ----
+
+// Submissions, client to daemon.
+inline constexpr uint16_t kSubmit = 1;
+inline constexpr uint16_t kCancel = 2;
+inline constexpr uint16_t kDelivered = 3;
+
+// Completions, daemon to client.
+inline constexpr uint16_t kAccepted = 1;
+inline constexpr uint16_t kTokens = 2;
+inline constexpr uint16_t kFinished = 3;
+inline constexpr uint16_t kError = 4;
+inline constexpr uint16_t kSessionEnd = 5;
+
+// Opens every record.
+struct RecordHeader {
+  uint16_t type;
+  uint8_t slots;  // of the whole record, this one included
+  uint8_t reserved;
+  uint32_t flags;   // by type; a flag that the receiver does not know is refused
+  uint64_t cookie;  // names the sequence; chosen by the client, never 0, never used twice
+};
+static_assert(sizeof(RecordHeader) == 16);
+
+inline constexpr uint32_t kSubmitLogprobs = 1u << 0;   // report each token's log probability
+inline constexpr uint32_t kSubmitIgnoreEos = 1u << 1;  // go on past end-of-answer tokens
+inline constexpr uint32_t kSubmitKnownFlags = kSubmitLogprobs | kSubmitIgnoreEos;
+
+// A new sequence. Offsets are bytes from the start of the arena, multiples of 4. What they point at
+// must stay as it is until kAccepted or kError answers; then the client may use the bytes again.
+struct SubmitRecord {
+  RecordHeader header;
+  uint32_t prompt_offset;  // int32_t[prompt_count]
+  uint32_t prompt_count;
+  uint32_t stop_offset;  // int32_t[stop_count]: token ids that end the answer besides the model's
+  uint32_t stop_count;
+  uint32_t bias_offset;  // LogitBiasEntry[bias_count]
+  uint32_t bias_count;
+  uint32_t max_tokens;  // kUnlimitedTokens: up to the context's end
+  uint32_t branch;
+  uint64_t seed;
+  float temperature;
+  float top_p;
+  float min_p;
+  float repetition_penalty;
+  float presence_penalty;
+  float frequency_penalty;
+  uint32_t top_k;
+  uint32_t penalty_last_n;
+  uint32_t top_logprobs;  // needs kSubmitLogprobs
+  uint32_t reserved0;
+  uint64_t reserved[4];
+};
+static_assert(sizeof(SubmitRecord) == 128);
+static_assert(offsetof(SubmitRecord, prompt_offset) == 16);
+static_assert(offsetof(SubmitRecord, max_tokens) == 40);
+static_assert(offsetof(SubmitRecord, seed) == 48);
+static_assert(offsetof(SubmitRecord, temperature) == 56);
+static_assert(offsetof(SubmitRecord, top_k) == 80);
+static_assert(offsetof(SubmitRecord, reserved) == 96);
+
+struct LogitBiasEntry {
+  int32_t token;
+  float bias;  // added to the logit; -infinity forbids the token
+};
+static_assert(sizeof(LogitBiasEntry) == 8);
+
+// Ends a sequence; kFinished with kCancelled answers. No flags.
+struct CancelRecord {
+  RecordHeader header;
+  uint64_t reserved[6];
+};
+static_assert(sizeof(CancelRecord) == 64);
+
+// The client's word on what its reader has had. With kDeliveredTruncate the sequence ends there (a
+// stop string matched): tokens beyond `delivered_tokens` never counted, and kFinished answers.
+inline constexpr uint32_t kDeliveredTruncate = 1u << 0;
+inline constexpr uint32_t kDeliveredKnownFlags = kDeliveredTruncate;
+struct DeliveredRecord {
+  RecordHeader header;
+  uint32_t delivered_tokens;
+  uint32_t reserved0;
+  uint64_t reserved[5];
+};
+static_assert(sizeof(DeliveredRecord) == 64);
+
+// The submission was copied and validated, and waits its turn: its part of the arena is free again.
+struct AcceptedRecord {
+  RecordHeader header;
+  uint64_t sequence_id;  // as the daemon's tools show it
+  uint32_t prompt_tokens;
+  uint32_t completion_tokens_max;  // what max_tokens came to
+  uint64_t reserved[4];
+};
+static_assert(sizeof(AcceptedRecord) == 64);
+static_assert(offsetof(AcceptedRecord, sequence_id) == 16);
+
+// Tokens of one sequence. Behind the fixed part, without gaps:
+//   int32_t ids[count]
+//   float   logprobs[count]                 with kTokensLogprobs
+//   LogprobEntry top[count][top_count]      likeliest first, with kTokensLogprobs
+// An alternative that does not exist (a tiny vocabulary) has token -1.
+inline constexpr uint32_t kTokensLogprobs = 1u << 0;
+inline constexpr uint32_t kTokensKnownFlags = kTokensLogprobs;
+struct TokensRecord {
+  RecordHeader header;
+  uint32_t first_index;  // of ids[0] among the sequence's completion tokens: a repeat is recognised
+  uint16_t count;        // 1 to kTokensPerRecordMax
+  uint8_t top_count;     // 0 to kTopLogprobsMax
+  uint8_t reserved0;
+  uint32_t cached_tokens;  // prompt tokens that were not computed for this sequence
+  uint32_t reserved1;
+};
+static_assert(sizeof(TokensRecord) == 32);
+static_assert(offsetof(TokensRecord, first_index) == 16);
+static_assert(offsetof(TokensRecord, cached_tokens) == 24);
+
+struct LogprobEntry {
+  int32_t token;
+  float logprob;
+};
+static_assert(sizeof(LogprobEntry) == 8);
+
+// Why a sequence ended. The numbers are those of inferd_finish.
+enum class FinishReason : uint32_t {
+  kStop = 1,       // an end-of-answer token, a stop token, or kDeliveredTruncate
+  kLength = 2,     // max_tokens
+  kContext = 3,    // the context, or the longest sequence that the pool can hold
+  kCancelled = 4,  // kCancel, or an administrator
+};
+
+// Last record of a sequence that did not fail.
+struct FinishedRecord {
+  RecordHeader header;
+  uint32_t reason;  // FinishReason
+  uint32_t prompt_tokens;
+  uint32_t cached_tokens;
+  uint32_t completion_tokens;
+  uint64_t queue_ns;    // from the drained submission to the first step that worked on it
+  uint64_t prefill_ns;  // from there to the first token
+  uint64_t decode_ns;   // from the first token to the last
+  uint64_t reserved;
+};
+static_assert(sizeof(FinishedRecord) == 64);
+static_assert(offsetof(FinishedRecord, queue_ns) == 32);
+
+// Last record of a sequence that was refused or failed (kError), or of the whole session
+// (kSessionEnd, cookie 0: all its sequences end so, and the daemon closes the connection).
+// char sentence[sentence_bytes] follows, UTF-8, not NUL-terminated, over as many slots as it takes.
+struct ErrorRecord {
+  RecordHeader header;
+  uint32_t code;  // ErrorCode
+  uint32_t sentence_bytes;
+};
+static_assert(sizeof(ErrorRecord) == 24);
+
+// ---- sizes ----
+constexpr uint32_t slots_for_bytes(uint32_t bytes) { return (bytes + kSlotBytes - 1) / kSlotBytes; }
+
+// Slots of one tokens record; count at most kTokensPerRecordMax.
+constexpr uint32_t slots_for_tokens(uint32_t count, bool logprobs, uint32_t top_count) {
+  const uint32_t per_token = 4 + (logprobs ? 4 + top_count * 8 : 0);
+  return slots_for_bytes(static_cast<uint32_t>(sizeof(TokensRecord)) + count * per_token);
+}
+static_assert(slots_for_tokens(kTokensPerRecordMax, true, kTopLogprobsMax) == kRecordSlotsMax);
+static_assert(slots_for_bytes(sizeof(ErrorRecord) + kSentenceBytesMax) == 16);
+static_assert(kRecordSlotsMax + kLastWordSlots < kRingSlotsMin && kRecordSlotsMax <= UINT8_MAX);
+
+// Sizes of a session's rings and arena. Chosen by the daemon, told in the handshake.
+struct Geometry {
+  uint32_t submission_slots = 256;   // power of two
+  uint32_t completion_slots = 1024;  // power of two
+  uint32_t arena_bytes = 1u << 20;  // multiple of 4096; one prompt is at most a quarter as many ids
+
+  constexpr uint64_t arena_offset() const {
+    const uint64_t end = kControlBytes + uint64_t{submission_slots} * kSlotBytes;
+    return (end + kControlBytes - 1) / kControlBytes * kControlBytes;
+  }
+  constexpr uint64_t client_region_bytes() const { return arena_offset() + arena_bytes; }
+  constexpr uint64_t token_region_bytes() const {
+    return kControlBytes + uint64_t{completion_slots} * kSlotBytes;
+  }
+  // Within the limits above; a client checks this too before it maps anything.
+  constexpr bool valid() const {
+    const auto ring_ok = [](uint32_t slots) {
+      return slots >= kRingSlotsMin && slots <= kRingSlotsMax && std::has_single_bit(slots);
+    };
+    return ring_ok(submission_slots) && ring_ok(completion_slots) &&
+           arena_bytes >= kArenaBytesMin && arena_bytes <= kArenaBytesMax &&
+           arena_bytes % kControlBytes == 0;
+  }
+};
+
+// Every record is copied as bytes.
+static_assert(std::is_trivially_copyable_v<SubmitRecord> &&
+              std::is_standard_layout_v<SubmitRecord>);
+static_assert(std::is_trivially_copyable_v<TokensRecord> &&
+              std::is_standard_layout_v<TokensRecord>);
+static_assert(std::is_trivially_copyable_v<FinishedRecord>);
+static_assert(std::is_trivially_copyable_v<ErrorRecord>);
+static_assert(std::is_trivially_copyable_v<AcceptedRecord>);
+
+}  // namespace inferd::ipc
