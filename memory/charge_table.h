@@ -1,8 +1,8 @@
 // Pages charged per user: a hash table of counts in a borrowed array.
 // Owner: PagePool. Engine thread only. Must not know which pages are charged.
 //
-// Open addressing with linear probing; deletion closes the gap, so no tombstone is ever left. The hash
-// is fixed (no seed), so the order of the entries is the same in every run.
+// Open addressing with linear probing; deletion closes the gap, so no tombstone is ever left. The
+// hash is fixed (no seed), so the order of the entries is the same in every run.
 #pragma once
 
 #include <cstdint>

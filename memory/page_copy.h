@@ -6,7 +6,8 @@
 
 namespace inferd::memory {
 
-// Made before the step that writes `to` runs (copy-on-write). `from` stays as it is: someone else holds it.
+// Made before the step that writes `to` runs (copy-on-write). `from` stays as it is: someone else
+// holds it.
 struct PageCopy {
   PageId from;
   PageId to;

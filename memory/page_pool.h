@@ -1,14 +1,16 @@
 // The physical pages: who may have one, how many hold it, whom it is charged to.
-// Owner: PagedMemory. Engine thread only. Must not know sequences, tokens, bytes of a page, or engines.
+// Owner: PagedMemory. Engine thread only. Must not know sequences, tokens, bytes of a page, or
+// engines.
 //
 // A page is in one of the states below, and every change of state goes through transition(). A
-// reservation is only a number: reserved pages are interchangeable, so they stay in the free lists, and
+// reservation is only a number: reserved pages are interchangeable, so they stay in the free lists,
+// and
 //   free + reserved + owned + shared + cached = total
 // holds after every call. Reserve first; then taking cannot fail.
 //
-// Free pages lie in two lists. An idle page still has memory behind it from its last use: it is reused
-// first (the latest freed first, while it is warm), and the coldest are given back to the operating
-// system. A bare page has none: it is used when no idle page is left.
+// Free pages lie in two lists. An idle page still has memory behind it from its last use: it is
+// reused first (the latest freed first, while it is warm), and the coldest are given back to the
+// operating system. A bare page has none: it is used when no idle page is left.
 //
 // All metadata is a view over one span of bytes (see PoolHeader, PageRecord): indices, no pointers.
 #pragma once
@@ -32,7 +34,8 @@ enum class PageState : uint8_t {
   kFree = 0,    // no references; in a free list
   kOwned = 1,   // one reference: its holder may write it
   kShared = 2,  // several references: nobody may write it
-  kCached = 3,  // no references, kept for its content. Place of the prefix index: nothing enters it yet
+  kCached =
+      3,  // no references, kept for its content. Place of the prefix index: nothing enters it yet
 };
 inline constexpr uint32_t kPageStates = 4;
 
@@ -84,14 +87,14 @@ struct PoolHeader {
   uint32_t version = 0;
   uint32_t pages = 0;
   uint32_t charge_entries = 0;
-  uint32_t reserved = 0;               // dies with its process: attach() sets it to 0
+  uint32_t reserved = 0;                       // dies with its process: attach() sets it to 0
   std::array<uint32_t, kPageStates> states{};  // pages by state
-  uint32_t idle_first = kNoIndex;      // latest freed
-  uint32_t idle_last = kNoIndex;       // coldest
+  uint32_t idle_first = kNoIndex;              // latest freed
+  uint32_t idle_last = kNoIndex;               // coldest
   uint32_t idle_count = 0;
   uint32_t bare_first = kNoIndex;
   uint32_t bare_count = 0;
-  uint32_t taken_count = 0;            // entries in use of the list of pages to announce
+  uint32_t taken_count = 0;  // entries in use of the list of pages to announce
 };
 
 struct PageRecord {
@@ -114,10 +117,11 @@ class PagePool {
   // Bytes of metadata for `pages` pages charged to at most `users_max` users at a time.
   static size_t layout_bytes(PageCount pages, uint32_t users_max);
 
-  // A new pool in `region`, which is aligned to kLayoutAlignment, zero, of layout_bytes(), and outlives it.
+  // A new pool in `region`, which is aligned to kLayoutAlignment, zero, of layout_bytes(), and
+  // outlives it.
   PagePool(std::span<std::byte> region, PageCount pages, uint32_t users_max);
-  // A view of the pool that already lies in `region`, at whatever address it now is. Reservations of
-  // its former process are gone. Errors: kDataCorrupt if the region does not hold such a pool.
+  // A view of the pool that already lies in `region`, at whatever address it now is. Reservations
+  // of its former process are gone. Errors: kDataCorrupt if the region does not hold such a pool.
   static Result<std::unique_ptr<PagePool>> attach(std::span<std::byte> region);
 
   PagePool(const PagePool&) = delete;
@@ -128,8 +132,8 @@ class PagePool {
   // Returns what is left of it. Does nothing to an empty one.
   void forfeit(Reservation& reservation);
 
-  // One page out of the reservation, which must not be empty: owned, one reference, charged to `user`.
-  // Its content is undefined until it was announced (drain_taken) or copied to.
+  // One page out of the reservation, which must not be empty: owned, one reference, charged to
+  // `user`. Its content is undefined until it was announced (drain_taken) or copied to.
   PageId take(Reservation& reservation, UserId user);
   // One reference more, one less. The page must be held. The last release frees it.
   void retain(PageId page);
@@ -147,11 +151,11 @@ class PagePool {
   PageCounts counts() const;
 
   // Pages that were taken since they were last listed here and are still held: each is announced to
-  // the engine before a step writes it. Fills `out`, returns how many; call until it returns less than
-  // out.size().
+  // the engine before a step writes it. Fills `out`, returns how many; call until it returns less
+  // than out.size().
   size_t drain_taken(std::span<PageId> out);
-  // Free pages whose memory goes back to the operating system: the coldest idle ones, until `idle_keep`
-  // idle pages are left or `out` is full. Returns how many; they are bare from now on.
+  // Free pages whose memory goes back to the operating system: the coldest idle ones, until
+  // `idle_keep` idle pages are left or `out` is full. Returns how many; they are bare from now on.
   size_t give_back(PageCount idle_keep, std::span<PageId> out);
 
   // Walks every invariant; the first violation in words, kInternal. O(pages), allocates.

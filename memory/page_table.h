@@ -1,5 +1,6 @@
 // One sequence's page table: the handle through which its owner grows, shrinks and reads it.
-// Owner: whoever opened the sequence (the scheduler's request). Engine thread only. Must not know token ids.
+// Owner: whoever opened the sequence (the scheduler's request). Engine thread only. Must not know
+// token ids.
 //
 // Move-only. SequenceTable::close() must have emptied it before it is destroyed: a handle that
 // disappears with pages in it is a leak, and aborts.
@@ -42,13 +43,14 @@ class PageTable {
   // Page i holds positions 16 i .. 16 i + 15. Valid until the table changes.
   std::span<const PageId> pages() const;
 
-  // Pages to reserve so that append(tokens) succeeds: the new ones, and one more if the last page is
-  // part-filled and shared.
+  // Pages to reserve so that append(tokens) succeeds: the new ones, and one more if the last page
+  // is part-filled and shared.
   PageCount pages_needed(uint32_t tokens) const;
   // Makes the next `tokens` positions writable, out of the reservation, which holds pages_needed().
   // If the last page was shared, returns the copy to be made before they are written.
   std::optional<PageCopy> append(uint32_t tokens, Reservation& reservation);
-  // Shortens to `tokens` positions, at most as many as there are, and releases the pages behind them.
+  // Shortens to `tokens` positions, at most as many as there are, and releases the pages behind
+  // them.
   void truncate(uint32_t tokens);
   // Makes page `index` this sequence's own. If it was shared, a page leaves the reservation and the
   // copy to be made is returned.

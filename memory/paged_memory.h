@@ -1,6 +1,6 @@
 // The memory of one model: a page pool and the page tables over it, in one region of bytes.
-// Owner: daemon/ (or a test), which passes it to the scheduler. Engine thread only. Must not know engines:
-// the daemon carries the pages from drain_taken() and give_back() to engine::Engine.
+// Owner: daemon/ (or a test), which passes it to the scheduler. Engine thread only. Must not know
+// engines: the daemon carries the pages from drain_taken() and give_back() to engine::Engine.
 //
 // Place of the prefix index (a later issue): a third array of the region beside pool and sequences.
 // It keeps pages by PageRecord::index_node; pages that only it holds are PageState::kCached, and
@@ -31,7 +31,8 @@ class PagedMemory {
 
   // Over memory of its own, of which only what is used becomes resident.
   explicit PagedMemory(const MemoryConfig& config);
-  // A new memory over a region that outlives it: zero, aligned to kLayoutAlignment, of layout_bytes().
+  // A new memory over a region that outlives it: zero, aligned to kLayoutAlignment, of
+  // layout_bytes().
   PagedMemory(const MemoryConfig& config, std::span<std::byte> region);
   // A view of the memory that already lies in the region. Errors: kDataCorrupt.
   static Result<std::unique_ptr<PagedMemory>> attach(std::span<std::byte> region);
@@ -43,7 +44,8 @@ class PagedMemory {
 
   std::span<std::byte> region() const { return region_; }
 
-  // Every invariant of pool and tables, and that they agree. The first violation in words, kInternal.
+  // Every invariant of pool and tables, and that they agree. The first violation in words,
+  // kInternal.
   Result<void> verify() const;
 
  private:

@@ -2,12 +2,13 @@
 // Owner: PagedMemory. Engine thread only. Must not know token ids, requests, or bytes of a page.
 //
 // Page i of a sequence holds its positions 16 i .. 16 i + 15. A page may stand in several tables
-// (fork, later the prefix index); then nobody writes it until make_writable() has given the writer a
-// copy of its own.
+// (fork, later the prefix index); then nobody writes it until make_writable() has given the writer
+// a copy of its own.
 //
-// Each page's holders form a ring of table entries. The first is the one that the page is charged to;
-// when it lets go, the charge stays with its user if that user holds the page elsewhere, and else
-// moves to the next holder. So at any time a page is charged to exactly one user, who holds it.
+// Each page's holders form a ring of table entries. The first is the one that the page is charged
+// to; when it lets go, the charge stays with its user if that user holds the page elsewhere, and
+// else moves to the next holder. So at any time a page is charged to exactly one user, who holds
+// it.
 //
 // All metadata is a view over one span of bytes: indices, no pointers.
 #pragma once
@@ -31,7 +32,7 @@ namespace inferd::memory {
 struct SequenceTableHeader {
   uint64_t magic = 0;
   uint32_t version = 0;
-  uint32_t pages = 0;               // of the pool
+  uint32_t pages = 0;  // of the pool
   uint32_t sequences_max = 0;
   uint32_t sequence_pages_max = 0;  // entries of one page table
   uint32_t free_first = kNoIndex;   // slots without a sequence
@@ -39,10 +40,10 @@ struct SequenceTableHeader {
 };
 
 struct SequenceRecord {
-  SequenceId id;      // 0: the slot is free
-  UserId user;        // whom its pages are charged to
+  SequenceId id;  // 0: the slot is free
+  UserId user;    // whom its pages are charged to
   uint32_t tokens = 0;
-  uint32_t pages = 0;  // ceil(tokens / 16)
+  uint32_t pages = 0;        // ceil(tokens / 16)
   uint32_t next = kNoIndex;  // next free slot
 };
 static_assert(sizeof(SequenceRecord) == 24);
@@ -73,8 +74,8 @@ class SequenceTable {
 
   // An empty sequence. The table must not be full(), and `id` must be new.
   PageTable open(SequenceId id, UserId user);
-  // A second sequence with the same content: every page shared, none copied. O(pages of the parent).
-  // The table must not be full(). Neither may have pages that a step in flight is writing.
+  // A second sequence with the same content: every page shared, none copied. O(pages of the
+  // parent). The table must not be full(). Neither may have pages that a step in flight is writing.
   PageTable fork(const PageTable& parent, SequenceId id, UserId user);
   // Takes hold again of a sequence that was open when the region was left behind (takeover).
   // A closed handle if there is none of that id. At most one handle per sequence may exist.
@@ -87,8 +88,8 @@ class SequenceTable {
   // The page table in a slot. Valid until the table changes.
   std::span<const PageId> pages_of_slot(uint32_t slot) const;
 
-  // Walks every table and ring: references found equal the pool's counts, charges equal the holders',
-  // free slots hold nothing. The first violation in words, kInternal. O(entries + pages).
+  // Walks every table and ring: references found equal the pool's counts, charges equal the
+  // holders', free slots hold nothing. The first violation in words, kInternal. O(entries + pages).
   Result<void> verify() const;
 
  private:
@@ -120,7 +121,8 @@ class SequenceTable {
   std::span<SequenceRecord> records_;      // [sequences_max]
   std::span<PageId> entries_;              // [sequences_max, sequence_pages_max]
   std::span<HolderLinks> links_;           // [sequences_max, sequence_pages_max]
-  // [pages] index + 1 of the first holder's entry; 0: none, so that a zeroed region is an empty table.
+  // [pages] index + 1 of the first holder's entry; 0: none, so that a zeroed region is an empty
+  // table.
   std::span<uint32_t> first_holder_;
 };
 

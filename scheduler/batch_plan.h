@@ -1,7 +1,7 @@
 // What one step computes: the contract between the scheduler, which decides, and the engine, which
-// runs. It holds token ids, positions and page ids; it knows neither what a page contains nor who asked.
-// Owner: the scheduler fills one BatchPlan per step and reuses it; it is valid until the next plan.
-// Threads: engine thread only.
+// runs. It holds token ids, positions and page ids; it knows neither what a page contains nor who
+// asked. Owner: the scheduler fills one BatchPlan per step and reuses it; it is valid until the
+// next plan. Threads: engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "memory/page_copy.h"
 
 namespace inferd::scheduler {
 
@@ -29,10 +30,7 @@ struct BatchItem {
 };
 
 // A whole-page copy to be made before the step runs (copy-on-write).
-struct PageCopy {
-  PageId from;
-  PageId to;
-};
+using PageCopy = memory::PageCopy;
 
 struct BatchPlan {
   std::vector<PageCopy> copies;

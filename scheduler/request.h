@@ -1,0 +1,98 @@
+// What the scheduler is asked for, and what it tells about it: requests, finish reasons, figures.
+// Owner: scheduler. Value types, any thread. Must not know sampling, text, rings or clients.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string_view>
+
+#include "base/ids.h"
+
+namespace inferd::scheduler {
+
+inline constexpr uint32_t kUnlimitedTokens = std::numeric_limits<uint32_t>::max();
+inline constexpr uint32_t kStopTokensMax = 32;  // stop tokens a request may carry
+inline constexpr uint32_t kWeightDefault = 100;
+
+// One sequence to compute and continue. submit() copies what the spans refer to.
+struct Request {
+  SequenceId sequence;  // unique during the daemon's life, never 0
+  SessionId session;
+  UserId user;
+  std::span<const TokenId> prompt;         // at least one token
+  uint32_t max_tokens = kUnlimitedTokens;  // to generate; unlimited: up to the context's end
+  std::span<const TokenId> stop_tokens;  // generating one of these ends it; at most kStopTokensMax
+  // Logits for every position of the prompt, not only the last (perplexity). A position is asked
+  // for once, also if the sequence is preempted in between.
+  bool score = false;
+  uint32_t chunk_tokens_max = 0;  // longest prefill chunk; 0: as the step allows
+  // Reserved for the fair policy.
+  uint32_t weight = kWeightDefault;
+  int32_t nice = 0;
+};
+
+// Why a sequence ended. The numbers are those of the public C interface (inferd_finish).
+enum class FinishReason : uint8_t {
+  kNone = 0,       // still running
+  kStop = 1,       // generated one of its stop tokens
+  kLength = 2,     // max_tokens reached
+  kContext = 3,    // the longest sequence that model or pool allow is reached
+  kCancelled = 4,  // by cancel()
+  kError = 5,      // set by the daemon, never by the scheduler
+};
+std::string_view finish_reason_name(FinishReason reason) noexcept;
+
+enum class SequenceState : uint8_t {
+  kWaiting = 0,     // in the queue, without pages
+  kPrefilling = 1,  // holds pages; more than one token to compute before the next can be sampled
+  kDecoding = 2,    // holds pages; one token to compute
+};
+std::string_view sequence_state_name(SequenceState state) noexcept;
+
+// Figures of one sequence. Times are of the injected clock.
+struct SequenceStats {
+  uint32_t prompt_tokens = 0;
+  uint32_t generated_tokens = 0;
+  uint32_t cached_tokens = 0;  // prompt tokens found in the prefix index: none yet
+  uint64_t computed_tokens =
+      0;  // positions computed, those computed again after a preemption included
+  uint32_t preemptions = 0;
+  int64_t submitted_ns = 0;
+  int64_t admitted_ns = 0;     // first admission; 0 before
+  int64_t first_token_ns = 0;  // 0 before
+  int64_t queue_wait_ns = 0;   // time without pages, all waits together, the present one excluded
+};
+
+// One line of `inferctl ps`.
+struct SequenceInfo {
+  SequenceId sequence;
+  SessionId session;
+  UserId user;
+  SequenceState state = SequenceState::kWaiting;
+  bool paused = false;
+  uint32_t tokens = 0;    // prompt and generated
+  uint32_t computed = 0;  // of those, positions in pages
+  uint32_t limit = 0;     // tokens at which it ends
+  PageCount pages;        // in its page table
+  SequenceStats stats;
+};
+
+// Sums since the scheduler was made, and how things stand. For `inferctl status` and metrics.
+struct SchedulerStats {
+  uint32_t waiting = 0;
+  uint32_t running = 0;  // hold pages: prefilling and decoding, paused ones included
+  uint32_t paused = 0;   // waiting or running
+  uint64_t submitted = 0;
+  uint64_t refused = 0;
+  uint64_t finished = 0;  // with a reason other than cancelled
+  uint64_t cancelled = 0;
+  uint64_t preemptions = 0;
+  uint64_t steps = 0;
+  uint64_t prompt_tokens = 0;  // of accepted requests
+  uint64_t computed_tokens = 0;
+  uint64_t cached_tokens = 0;  // none yet
+  uint64_t generated_tokens = 0;
+};
+
+}  // namespace inferd::scheduler

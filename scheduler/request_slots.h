@@ -1,0 +1,82 @@
+// Where the scheduler keeps its requests: a fixed array of slots, and lists of them ordered by age.
+// Owner: Scheduler; private to scheduler/. Engine thread only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "memory/page_table.h"
+#include "scheduler/request.h"
+
+namespace inferd::scheduler {
+
+struct RequestSlot {
+  SequenceId sequence;  // 0: the slot is free
+  SessionId session;
+  UserId user;
+  uint64_t arrival = 0;
+  SequenceState state = SequenceState::kWaiting;
+  bool paused = false;
+  bool cancelled = false;  // while its step is in flight; released by commit()
+  bool score = false;
+  uint32_t weight = 0;
+  int32_t nice = 0;
+  uint32_t chunk_tokens_max = 0;
+  uint32_t limit = 0;  // tokens at which it ends
+  bool limit_is_context = false;
+  uint32_t scored = 0;  // positions whose logits a score request was given
+  uint32_t computed =
+      0;  // positions whose pages hold results; the page table covers these and `planned`
+  uint32_t planned = 0;  // tokens of the step in flight
+  uint32_t planned_logits = 0;
+  int64_t waiting_since_ns = 0;
+  uint32_t stop_count = 0;
+  std::array<TokenId, kStopTokensMax> stop_tokens{};  // [stop_count]
+  std::vector<TokenId> tokens;  // prompt and generated; capacity `limit`, so that it never grows
+  memory::PageTable table;      // open exactly while running
+  SequenceStats stats;
+
+  uint32_t tokens_left() const { return static_cast<uint32_t>(tokens.size()) - computed; }
+};
+
+// A fixed number of slots; the lowest free one is handed out first.
+class RequestSlots {
+ public:
+  explicit RequestSlots(uint32_t count);
+
+  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
+  bool full() const { return free_.empty(); }
+  // Acquire needs !full(). A released slot is as new; its page table must be closed.
+  uint32_t acquire();
+  void release(uint32_t slot);
+
+  RequestSlot& operator[](uint32_t slot);
+  const RequestSlot& operator[](uint32_t slot) const;
+
+ private:
+  std::vector<RequestSlot> slots_;
+  std::vector<uint32_t> free_;  // a heap, lowest first
+};
+
+// Slots ordered by arrival. Never allocates beyond the capacity it was made with. O(n) to change.
+class SlotList {
+ public:
+  explicit SlotList(uint32_t capacity) { slots_.reserve(capacity); }
+
+  void insert(const RequestSlots& slots, uint32_t slot);
+  // The slot must be in the list.
+  void erase(uint32_t slot);
+
+  bool empty() const { return slots_.empty(); }
+  uint32_t size() const { return static_cast<uint32_t>(slots_.size()); }
+  uint32_t operator[](uint32_t index) const { return slots_[index]; }
+  std::span<const uint32_t> slots() const { return slots_; }
+
+ private:
+  std::vector<uint32_t> slots_;
+};
+
+}  // namespace inferd::scheduler

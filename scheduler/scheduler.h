@@ -1,0 +1,188 @@
+// Continuous batching: which sequences compute which tokens in the next step, and what follows from
+// it. Owner: the daemon's step loop (or a test, a simulator). Engine thread only. Must not know
+// engines, sampling, rings or clients, nor what a page contains.
+//
+// One step:  submit, cancel, pause, ...  ->  plan()  ->  (the engine runs, the sampler draws)  ->
+// commit().
+//
+// plan() and commit() are functions of this object's state, their arguments, the injected clock and
+// the injected policy: the same calls give the same plans. Neither allocates once warm.
+//
+// Memory. Admission is optimistic: a request enters when the pages that it needs now are free, with
+// headroom for everyone running; what it may still generate is not set aside. When the pool runs
+// out, pages are taken back from younger sequences: their pages are released, they return to their
+// place in the queue with what they generated, and are later computed again, to the same bits. By
+// steps:
+//  1. Age is the order of submission; it never changes, and the queue is ordered by it.
+//  2. A sequence takes pages only from strictly younger ones, or from paused ones (nobody waits for
+//  a
+//     client that does not read). In a step, older ones reserve before younger ones.
+//  3. So the oldest running sequence that is not paused gets its pages in every step: all others
+//     together can be made to let go, and it alone fits in the pool (refused at submission
+//     otherwise). It computes at least one token a step, and ends after a bounded number of steps.
+//     Then the next is the oldest: every sequence ends.
+//  4. No ping-pong: a sequence is admitted again only when, beyond its own pages and those that
+//  running
+//     prefills still lack, one page for every running sequence is free. Before it is preempted
+//     again the older ones must have grown into those. They grow a bounded number of times, since
+//     they end; so the number of preemptions is bounded by the pages that older sequences still
+//     have to grow.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/ids.h"
+#include "base/result.h"
+#include "memory/paged_memory.h"
+#include "scheduler/admission.h"
+#include "scheduler/batch_plan.h"
+#include "scheduler/policy.h"
+#include "scheduler/request.h"
+#include "scheduler/request_slots.h"
+
+namespace inferd::scheduler {
+
+// Bounds of one step.
+struct StepBudget {
+  uint32_t tokens = 0;            // at most SchedulerConfig::step_tokens
+  uint32_t logits = 0;            // at most SchedulerConfig::step_logits
+  uint32_t chunk_tokens_max = 0;  // longest prefill chunk of one sequence; 0: as `tokens` allows
+};
+
+// What the daemon learned from running plan.items[i]: the tokens sampled after it. One for an item
+// that asked for logits (of its last position); none for a chunk in mid-prompt, nor for a request
+// with max_tokens 0. More than one is accepted (speculation, forced tokens): those beyond the first
+// end of the sequence are dropped, the rest is appended.
+struct ItemResult {
+  std::span<const TokenId> tokens;
+};
+
+// What a step meant for one sequence.
+struct SequenceEvent {
+  SequenceId sequence;
+  SessionId session;
+  // Accepted tokens, a prefix of the item's result (borrowed from the caller). A stop token is the
+  // last of them and counts as generated.
+  std::span<const TokenId> tokens;
+  // Not kNone: the sequence has ended, its pages are free, and the scheduler knows it no longer.
+  FinishReason finish = FinishReason::kNone;
+  SequenceStats stats;
+};
+
+class Scheduler {
+ public:
+  // All arguments but the config are borrowed and outlive the scheduler; it is the only one to open
+  // sequences in `memory`. The config has passed check_config().
+  Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory, Policy& policy,
+            const Clock& clock);
+  // Cancels everything.
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  const SchedulerConfig& config() const { return config_; }
+  // The whole of a step, as configured.
+  StepBudget step_budget() const { return {config_.step_tokens, config_.step_logits, 0}; }
+  SequenceLimit sequence_limit() const { return limit_; }
+
+  // Queues a request. Copies prompt and stop tokens; allocates. Errors, at once and without effect:
+  // those of check_request(); kInvalidArgument for an id in use; kUnavailable when the queue or the
+  // session's share of it is full (the sentence has the figure): try again later.
+  Result<void> submit(const Request& request);
+
+  // Chooses the next step's work, and makes every page that it writes available; the step cannot
+  // fail for want of memory. Fills `plan`; returns false if there is nothing to compute (then there
+  // is no commit). The plan's spans are valid until commit(). Every plan is committed before the
+  // next.
+  bool plan(const StepBudget& budget, BatchPlan& plan);
+
+  // Takes in what the step computed: one result per item of the plan, in its order. Returns one
+  // event per item that appended tokens or ended, in the order of the items, valid until the next
+  // commit(). Items cancelled since plan() have none.
+  std::span<const SequenceEvent> commit(std::span<const ItemResult> results);
+
+  // Ends a sequence, from any state; false if it is not known (it may have ended by itself). Its
+  // pages are free when this returns; those that the step in flight is writing, when that step is
+  // committed.
+  bool cancel(SequenceId sequence);
+  // All sequences of a session; returns how many.
+  uint32_t cancel_session(SessionId session);
+
+  // A paused sequence computes nothing. It keeps its pages while nobody needs them. Between plan()
+  // and commit() a pause takes effect after the step. False if the sequence is not known. Both
+  // idempotent.
+  bool pause(SequenceId sequence);
+  bool resume(SequenceId sequence);
+
+  // Prompt and generated tokens so far; empty if not known. Valid until the sequence changes.
+  // Between plan() and commit() it is what the sampler's penalties look at.
+  std::span<const TokenId> tokens(SequenceId sequence) const;
+  std::optional<SequenceInfo> info(SequenceId sequence) const;
+  // Appends one entry per sequence, oldest first.
+  void list(std::vector<SequenceInfo>& out) const;
+  SchedulerStats stats() const;
+  bool idle() const { return waiting_.empty() && running_.empty(); }
+
+  // Every invariant of the scheduler, of the memory, and that they agree. The first violation in
+  // words, kInternal. Any time on the engine thread, also between plan() and commit().
+  Result<void> verify() const;
+
+ private:
+  friend struct SchedulerSaboteur;  // tests/sim: breaks it on purpose, to see the checks catch it
+
+  // plan.cpp
+  void grant_running(const StepBudget& budget);
+  void reserve_running();
+  bool reserve_for(uint32_t slot);
+  bool take_back_pages(uint32_t for_slot);
+  void admit(const StepBudget& budget);
+  bool make_room(uint32_t slot);
+  void build(BatchPlan& plan);
+  void build_item(uint32_t slot, BatchPlan& plan);
+  uint32_t tokens_wanted(const RequestSlot& slot, const StepBudget& budget) const;
+  uint32_t logits_wanted(const RequestSlot& slot, uint32_t tokens) const;
+  PageCount pages_lacking() const;
+  Candidate candidate(uint32_t slot) const;
+
+  // lifecycle.cpp
+  void start_running(uint32_t slot);
+  void preempt(uint32_t slot);
+  void release(uint32_t slot);
+  FinishReason accept_tokens(RequestSlot& slot, std::span<const TokenId> tokens, size_t& accepted);
+  void commit_item(uint32_t slot, std::span<const TokenId> tokens);
+  SequenceInfo info_of(uint32_t slot) const;
+
+  // scheduler_verify.cpp
+  Result<void> verify_lists() const;
+  Result<void> verify_slot(uint32_t slot) const;
+
+  const SchedulerConfig config_;
+  memory::PagedMemory& memory_;
+  Policy& policy_;
+  const Clock& clock_;
+  const SequenceLimit limit_;
+
+  RequestSlots slots_;
+  SlotList waiting_;                                  // by age
+  SlotList running_;                                  // by age
+  std::unordered_map<SequenceId, uint32_t> slot_of_;  // looked up only, never walked
+  uint64_t arrivals_ = 0;
+  SchedulerStats totals_;
+
+  // Of the step in flight.
+  bool in_flight_ = false;
+  memory::Reservation reservation_;  // empty outside of plan()
+  uint32_t tokens_granted_ = 0;
+  uint32_t logits_granted_ = 0;
+  bool preempted_ = false;         // somebody had to let go in this step: nobody is admitted
+  std::vector<uint32_t> planned_;  // slots, in the order of the items
+  std::vector<Candidate> candidates_;
+  std::vector<SequenceEvent> events_;
+};
+
+}  // namespace inferd::scheduler
