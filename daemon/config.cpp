@@ -206,6 +206,15 @@ Config parse_config(std::string_view text, std::string_view file_name,
       problems.push_back({override_text.origin, 0, 0, *complaint});
     }
   }
+  if (config.scheduler.max_sequences > config.scheduler.step_tokens) {
+    problems.push_back({std::string(file_name), 0, 0,
+                        "scheduler.max_sequences is " +
+                            std::to_string(config.scheduler.max_sequences) +
+                            " but scheduler.step_tokens only " +
+                            std::to_string(config.scheduler.step_tokens) +
+                            "; every sequence must be able to compute one token in each step, so "
+                            "step_tokens must be at least max_sequences"});
+  }
   if (problems.empty() && (config.models.empty() || config.models.front().path.empty())) {
     problems.push_back({std::string(file_name), 0, 0,
                         "no model to serve; add a [[model]] table with path = \"FILE.gguf\", or "

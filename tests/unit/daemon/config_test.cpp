@@ -156,6 +156,12 @@ TEST(Config, AFileWithoutAModelIsRefused) {
   EXPECT_THAT(parsed.problems[0].message, HasSubstr("no model to serve"));
 }
 
+TEST(Config, AStepMustHoldOneTokenOfEverySequence) {
+  const Parsed parsed = parse(std::string(kModel) + "[scheduler]\nstep_tokens = 63\n");
+  ASSERT_THAT(parsed.problems, SizeIs(1));
+  EXPECT_THAT(parsed.problems[0].message, HasSubstr("must be at least max_sequences"));
+}
+
 TEST(Config, TheCommandLineWinsOverTheFile) {
   const Parsed parsed = parse(std::string(kModel) + "[scheduler]\nqueue = 5\n",
                               {{"scheduler.queue=6", "--set"},
