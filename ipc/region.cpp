@@ -82,8 +82,13 @@ Result<UniqueFd> reopen_read_only(int fd) {
   UniqueFd reader(open(path, O_RDONLY | O_CLOEXEC));
   if (!reader)
     return errno_error("cannot reopen shared memory read-only (is /proc mounted?)", errno);
-  if (fchmod(fd, 0) != 0) return errno_error("cannot close shared memory to other users", errno);
+  INFERD_TRY(deny_reopening(fd));
   return reader;
+}
+
+Result<void> deny_reopening(int fd) {
+  if (fchmod(fd, 0) != 0) return errno_error("cannot close shared memory to other users", errno);
+  return {};
 }
 
 Result<UniqueFd> publish_immutable(const char* name, std::span<const std::byte> bytes) {

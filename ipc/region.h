@@ -47,6 +47,9 @@ class SharedRegion {
 // Errors: kIo (without /proc mounted this cannot work, and the sentence says so).
 Result<UniqueFd> reopen_read_only(int fd);
 
+// Sets the memory's mode to 0: no process of another user can reopen it through /proc. Errors: kIo.
+Result<void> deny_reopening(int fd);
+
 // A read-only descriptor of a new memfd that holds `bytes` and can never change again (F_SEAL_WRITE
 // and all the others). It can be handed to any number of clients. Errors: kIo, kInvalidArgument if
 // empty.

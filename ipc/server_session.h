@@ -19,6 +19,8 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "ipc/doorbell.h"
+#include "ipc/handshake.h"
 #include "ipc/region.h"
 #include "ipc/ring.h"
 #include "ipc/wire.h"
@@ -53,6 +55,9 @@ class SubmissionVisitor {
   virtual void on_delivered(uint64_t cookie, uint32_t tokens, bool truncate) = 0;
 };
 
+// A drain stops after so many prompt ids, so that one client's prompts cannot hold the loop up.
+inline constexpr uint32_t kDrainPromptTokensMax = 1u << 16;
+
 // Where drain() puts copies out of the arena; one per draining thread, shared by all its sessions.
 struct DrainScratch {
   std::vector<TokenId> prompt;
@@ -62,7 +67,7 @@ struct DrainScratch {
 
 struct DrainOutcome {
   uint32_t records = 0;  // handled, refused ones included
-  bool more = false;     // stopped at max_records with some left
+  bool more = false;     // stopped at a limit with some left
   std::optional<Error>
       broken;  // the client broke the protocol: publish_last_word(), flush(), close
 };
@@ -109,7 +114,8 @@ class ServerSession {
   void close_client_fds();
 
   // ---- submissions ----
-  // Reads at most `max_records` records. After `broken` it reads no more.
+  // Reads at most `max_records` records, and none after kDrainPromptTokensMax prompt ids. After
+  // `broken` it reads no more.
   DrainOutcome drain(uint32_t max_records, DrainScratch& scratch, SubmissionVisitor& visitor);
 
   // Before the daemon sleeps: asks the client to ring. Returns false, and stays awake, if there is
@@ -150,11 +156,12 @@ class ServerSession {
  private:
   ServerSession() = default;
 
-  enum class Verdict { kDone, kBroken };
-  Verdict handle_record(std::span<const std::byte> record, DrainScratch& scratch,
-                        SubmissionVisitor& visitor);
+  // The next record, copied into record_, or its slots: 0 if there is none or it is broken.
+  uint32_t take_record();
+  // Hands record_ on; returns how many prompt ids were copied.
+  uint32_t handle_record(DrainScratch& scratch, SubmissionVisitor& visitor);
   void handle_submit(const SubmitRecord& fields, DrainScratch& scratch, SubmissionVisitor& visitor);
-  Result<void> copy_submission(const SubmitRecord& fields, DrainScratch& scratch) const;
+  Result<void> copy_arena(const SubmitRecord& fields, DrainScratch& scratch) const;
   void break_session(std::string_view reason);
   bool reserve(uint32_t slots, bool last_word);
   bool publish_sentence(uint16_t type, uint64_t cookie, ErrorCode code, std::string_view sentence,
@@ -165,10 +172,8 @@ class ServerSession {
   SharedRegion client_region_;
   SharedRegion token_region_;
   UniqueFd token_reader_;  // read-only descriptor of the token region, for the client
-  struct {
-    UniqueFd read_end;
-    UniqueFd write_end;
-  } submission_bell_, completion_bell_;
+  Doorbell submission_bell_;
+  Doorbell completion_bell_;
   UniqueFd submission_bell_reader_;  // for the client, see doorbell.h
   RingConsumer submissions_;
   RingProducer completions_;
@@ -177,6 +182,7 @@ class ServerSession {
   uint64_t flushed_tail_ = 0;
   bool ended_ = false;  // the last word was published
   std::optional<Error> broken_;
+  alignas(8) std::byte record_[sizeof(SubmitRecord)] = {};  // the copy that is validated
 };
 
 // The ranges of a submission's numbers, as inferd.h documents them; what daemon and client both
