@@ -141,6 +141,9 @@ class PagePool {
   // Charges a held page to another user.
   void recharge(PageId page, UserId user);
 
+  // Bytes of its region that this pool uses.
+  size_t layout_bytes() const;
+
   PageState state(PageId page) const { return record(page).state; }
   uint32_t references(PageId page) const { return record(page).references; }
   UserId charged_to(PageId page) const;
