@@ -1,6 +1,6 @@
 // The sampler: one row of logits and a request's parameters in, one token out.
-// Owner: the engine thread (one Sampler per model, shared by its sequences). Threads: one at a time.
-// Must not know sequences, batches, rings or text.
+// Owner: the engine thread (one Sampler per model, shared by its sequences). Threads: one at a
+// time. Must not know sequences, batches, rings or text.
 //
 // The result is a function of the arguments alone: not of earlier calls, of the batch, of the
 // instruction set or of the C library. Draws come from a counter-based generator keyed by (seed,
@@ -24,7 +24,8 @@ struct TokenLogprob {
 };
 
 struct SampleResult {
-  // kNoToken if no token can be chosen: every logit is NaN or -infinity, by the model or by the biases.
+  // kNoToken if no token can be chosen: every logit is NaN or -infinity, by the model or by the
+  // biases.
   TokenId token = kNoToken;
   // Log softmax of the logits as given (before biases, penalties and temperature); 0 unless
   // params.want_logprobs or params.top_logprobs asked for it.
@@ -85,10 +86,10 @@ class Sampler {
                        std::span<TokenLogprob> top_out, SampleResult& result) noexcept;
 
   uint32_t vocabulary_;
-  std::vector<float> values_;          // [vocabulary] adjusted logits
-  std::vector<float> weights_;         // [vocabulary] unnormalised probabilities
-  std::vector<double> block_sums_;     // [vocabulary / 64, rounded up] sums of weights_
-  std::vector<uint32_t> counts_;       // [vocabulary] occurrences in the window; all 0 between calls
+  std::vector<float> values_;       // [vocabulary] adjusted logits
+  std::vector<float> weights_;      // [vocabulary] unnormalised probabilities
+  std::vector<double> block_sums_;  // [vocabulary / 64, rounded up] sums of weights_
+  std::vector<uint32_t> counts_;    // [vocabulary] occurrences in the window; all 0 between calls
   std::vector<Candidate> candidates_;  // capacity: vocabulary
 };
 
