@@ -59,6 +59,9 @@ struct Vocabulary {
   TokenId fim_separator = kNoToken;
   // Tokens after which a model has said all it wants to: eos, eot, eom and those known by their text.
   std::vector<TokenId> end_of_generation;
+  // Special tokens that swallow the white space that follows, or precedes, them in a text. Ascending.
+  std::vector<TokenId> strip_right;
+  std::vector<TokenId> strip_left;
 
   // Put bos before, eos or separator behind a text that is encoded with special tokens.
   bool add_bos = false;
