@@ -1,9 +1,8 @@
-// Continuous batching: which sequences compute which tokens in the next step, and what follows from
-// it. Owner: the daemon's step loop (or a test, a simulator). Engine thread only. Must not know
-// engines, sampling, rings or clients, nor what a page contains.
+// Continuous batching: which sequences compute which tokens in the next step, and what follows.
+// Owner: the daemon's step loop (or a test, a simulator). Engine thread only.
+// Must not know engines, sampling, rings or clients, nor what a page contains.
 //
-// One step:  submit, cancel, pause, ...  ->  plan()  ->  (the engine runs, the sampler draws)  ->
-// commit().
+// One step: submit, cancel, pause, ... - plan() - the engine runs, the sampler draws - commit().
 //
 // plan() and commit() are functions of this object's state, their arguments, the injected clock and
 // the injected policy: the same calls give the same plans. Neither allocates once warm.
@@ -11,22 +10,21 @@
 // Memory. Admission is optimistic: a request enters when the pages that it needs now are free, with
 // headroom for everyone running; what it may still generate is not set aside. When the pool runs
 // out, pages are taken back from younger sequences: their pages are released, they return to their
-// place in the queue with what they generated, and are later computed again, to the same bits. By
-// steps:
-//  1. Age is the order of submission; it never changes, and the queue is ordered by it.
+// place in the queue with what they generated, and are later computed again, to the same bits.
+// Why every sequence ends:
+//
+//  1. Age is the order of submission. It never changes, and the queue is ordered by it.
 //  2. A sequence takes pages only from strictly younger ones, or from paused ones (nobody waits for
-//  a
-//     client that does not read). In a step, older ones reserve before younger ones.
-//  3. So the oldest running sequence that is not paused gets its pages in every step: all others
-//     together can be made to let go, and it alone fits in the pool (refused at submission
-//     otherwise). It computes at least one token a step, and ends after a bounded number of steps.
-//     Then the next is the oldest: every sequence ends.
-//  4. No ping-pong: a sequence is admitted again only when, beyond its own pages and those that
-//  running
-//     prefills still lack, one page for every running sequence is free. Before it is preempted
-//     again the older ones must have grown into those. They grow a bounded number of times, since
-//     they end; so the number of preemptions is bounded by the pages that older sequences still
-//     have to grow.
+//     a client that does not read). Within a step, older ones reserve before younger ones.
+//  3. So the oldest running sequence that is not paused can always have its pages: all others
+//     together can be made to let go, and alone it fits (or was refused at submission). It is
+//     served whenever nobody else could be, whatever the policy's order: each step that has
+//     anything to do computes at least one token, and what the oldest computed is never lost.
+//     It ends after a bounded number of steps; then the next is the oldest.
+//  4. No ping-pong: a sequence is admitted again only when its own pages are free, and beyond them
+//     all that running prefills still lack, and one page for every running sequence. Before it is
+//     preempted again, older ones must have grown into all of those. They end, so they grow a
+//     bounded number of times, and that bounds the number of preemptions.
 #pragma once
 
 #include <cstdint>
@@ -135,31 +133,37 @@ class Scheduler {
  private:
   friend struct SchedulerSaboteur;  // tests/sim: breaks it on purpose, to see the checks catch it
 
-  // plan.cpp
-  void grant_running(const StepBudget& budget);
-  void reserve_running();
-  bool reserve_for(uint32_t slot);
-  bool take_back_pages(uint32_t for_slot);
-  void admit(const StepBudget& budget);
-  bool make_room(uint32_t slot);
-  void build(BatchPlan& plan);
-  void build_item(uint32_t slot, BatchPlan& plan);
-  uint32_t tokens_wanted(const RequestSlot& slot, const StepBudget& budget) const;
-  uint32_t logits_wanted(const RequestSlot& slot, uint32_t tokens) const;
-  PageCount pages_lacking() const;
-  Candidate candidate(uint32_t slot) const;
+  // scheduler.cpp
+  Result<void> check_submission(const Request& request) const;
+  uint32_t session_requests(SessionId session) const;
+  RequestSlot* find(SequenceId sequence);
+  const RequestSlot* find(SequenceId sequence) const;
+  void release(uint32_t index);
+  SequenceInfo info_of(const RequestSlot& slot) const;
 
-  // lifecycle.cpp
-  void start_running(uint32_t slot);
-  void preempt(uint32_t slot);
-  void release(uint32_t slot);
-  FinishReason accept_tokens(RequestSlot& slot, std::span<const TokenId> tokens, size_t& accepted);
-  void commit_item(uint32_t slot, std::span<const TokenId> tokens);
-  SequenceInfo info_of(uint32_t slot) const;
+  // plan.cpp; `index` is that of a slot
+  Candidate candidate(uint32_t index) const;
+  void grant_running(const StepBudget& budget);
+  void reserve_running(const StepBudget& budget);
+  void serve_oldest(const StepBudget& budget);
+  void reserve_share(uint32_t index);
+  std::optional<uint32_t> choose_victim(uint64_t arrival) const;
+  std::optional<uint32_t> youngest_paused() const;
+  void preempt(uint32_t index);
+  void admit(const StepBudget& budget);
+  bool make_room(const RequestSlot& slot);
+  void start_running(uint32_t index);
+  void build(BatchPlan& plan);
+
+  // commit.cpp
+  void commit_item(uint32_t index, std::span<const TokenId> tokens);
+  FinishReason append_token(RequestSlot& slot, TokenId token);
 
   // scheduler_verify.cpp
   Result<void> verify_lists() const;
-  Result<void> verify_slot(uint32_t slot) const;
+  Result<void> verify_waiting(const RequestSlot& slot) const;
+  Result<void> verify_running(const RequestSlot& slot) const;
+  Result<void> verify_tokens(const RequestSlot& slot) const;
 
   const SchedulerConfig config_;
   memory::PagedMemory& memory_;
@@ -180,6 +184,7 @@ class Scheduler {
   uint32_t tokens_granted_ = 0;
   uint32_t logits_granted_ = 0;
   bool preempted_ = false;         // somebody had to let go in this step: nobody is admitted
+  std::vector<uint32_t> by_age_;   // scratch of reserve_running()
   std::vector<uint32_t> planned_;  // slots, in the order of the items
   std::vector<Candidate> candidates_;
   std::vector<SequenceEvent> events_;

@@ -1,0 +1,78 @@
+// Scheduler::commit(): what a step computed becomes part of its sequences.
+#include <algorithm>
+
+#include "base/check.h"
+#include "scheduler/scheduler.h"
+
+namespace inferd::scheduler {
+
+std::span<const SequenceEvent> Scheduler::commit(std::span<const ItemResult> results) {
+  INFERD_CHECK(in_flight_);
+  INFERD_CHECK(results.size() == planned_.size());
+  in_flight_ = false;
+  events_.clear();
+  for (size_t item = 0; item < results.size(); ++item) {
+    const uint32_t index = planned_[item];
+    if (slots_[index].cancelled) {
+      release(index);
+    } else {
+      commit_item(index, results[item].tokens);
+    }
+  }
+  planned_.clear();
+  ++totals_.steps;
+  return events_;
+}
+
+void Scheduler::commit_item(uint32_t index, std::span<const TokenId> tokens) {
+  RequestSlot& slot = slots_[index];
+  const uint32_t computed = slot.planned;
+  INFERD_CHECK(computed > 0);
+  slot.planned = 0;
+  slot.computed += computed;
+  slot.stats.computed_tokens += computed;
+  totals_.computed_tokens += computed;
+  if (slot.score) {
+    slot.scored = std::max(slot.scored, std::min(slot.computed, slot.stats.prompt_tokens));
+  }
+  const bool complete = slot.tokens_left() == 0;
+  const bool samples = complete && slot.tokens.size() < slot.limit;
+  INFERD_CHECK(samples == !tokens.empty());
+
+  SequenceEvent event;
+  event.sequence = slot.sequence;
+  event.session = slot.session;
+  uint32_t accepted = 0;
+  while (accepted < tokens.size() && event.finish == FinishReason::kNone) {
+    event.finish = append_token(slot, tokens[accepted]);
+    ++accepted;
+  }
+  // Nothing to generate: the prompt was all.
+  if (complete && !samples) event.finish = FinishReason::kLength;
+  event.tokens = tokens.first(accepted);
+  event.stats = slot.stats;
+  policy_.served({slot.sequence, slot.session, slot.user, computed, accepted});
+  if (accepted > 0 || event.finish != FinishReason::kNone) events_.push_back(event);
+
+  if (event.finish != FinishReason::kNone) {
+    ++totals_.finished;
+    release(index);
+    return;
+  }
+  slot.state = slot.tokens_left() == 1 ? SequenceState::kDecoding : SequenceState::kPrefilling;
+}
+
+FinishReason Scheduler::append_token(RequestSlot& slot, TokenId token) {
+  INFERD_CHECK(slot.tokens.size() < slot.limit);
+  INFERD_DCHECK(slot.tokens.size() < slot.tokens.capacity());
+  if (slot.stats.generated_tokens == 0) slot.stats.first_token_ns = clock_.now_ns();
+  slot.tokens.push_back(token);
+  ++slot.stats.generated_tokens;
+  ++totals_.generated_tokens;
+  const auto stop_end = slot.stop_tokens.begin() + slot.stop_count;
+  if (std::find(slot.stop_tokens.begin(), stop_end, token) != stop_end) return FinishReason::kStop;
+  if (slot.tokens.size() < slot.limit) return FinishReason::kNone;
+  return slot.limit_is_context ? FinishReason::kContext : FinishReason::kLength;
+}
+
+}  // namespace inferd::scheduler

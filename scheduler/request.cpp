@@ -1,0 +1,35 @@
+#include "scheduler/request.h"
+
+namespace inferd::scheduler {
+
+std::string_view finish_reason_name(FinishReason reason) noexcept {
+  switch (reason) {
+    case FinishReason::kNone:
+      return "";
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kContext:
+      return "context";
+    case FinishReason::kCancelled:
+      return "cancelled";
+    case FinishReason::kError:
+      return "error";
+  }
+  return "unknown";
+}
+
+std::string_view sequence_state_name(SequenceState state) noexcept {
+  switch (state) {
+    case SequenceState::kWaiting:
+      return "waiting";
+    case SequenceState::kPrefilling:
+      return "prefilling";
+    case SequenceState::kDecoding:
+      return "decoding";
+  }
+  return "unknown";
+}
+
+}  // namespace inferd::scheduler
