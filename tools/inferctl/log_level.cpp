@@ -1,0 +1,41 @@
+// inferctl log-level: changes how much the daemon logs.
+
+#include <iostream>
+
+#include "tools/inferctl/command.h"
+#include "tools/inferctl/control_client.h"
+#include "tools/inferctl/print.h"
+
+namespace inferd::inferctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr OptionSpec kOptions[] = {kJsonOption};
+
+Result<ExitCode> log_level(const Arguments& arguments) {
+  if (arguments.positionals().empty()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "log-level: give a level: trace, debug, info, warn, error or off");
+  }
+  const std::string& level = arguments.positionals()[0];
+  INFERD_ASSIGN(const ordered_json reply, call_control(arguments, "LogLevel", {{"level", level}}));
+  if (arguments.has("json")) {
+    print_json(reply);
+  } else {
+    std::cout << "The daemon logs at level " << level << " now.\n";
+  }
+  return ExitCode::kOk;
+}
+
+}  // namespace
+
+const Command& log_level_command() {
+  static const Command command{
+      "log-level", "LEVEL", "change how much the daemon logs",
+      "LEVEL is one of trace, debug, info, warn, error, off. It holds until the daemon ends or reloads.",
+      kOptions, 1, log_level};
+  return command;
+}
+
+}  // namespace inferd::inferctl

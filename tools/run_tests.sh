@@ -1,0 +1,119 @@
+#!/bin/bash
+# Every test there is, the quick ones first: the release build with unit and integration tests, then the
+# same tests under the address and undefined-behaviour sanitizers (with all invariants walked), the
+# threads' tests under the thread sanitizer, and a short pass of every fuzz target.
+set -euo pipefail
+. "$(dirname "${BASH_SOURCE[0]}")/common.sh"
+
+usage() {
+  cat <<'USAGE'
+usage: tools/run_tests.sh [--fast] [--offline] [--model FILE.gguf]
+
+  --fast             only the release build and its tests
+  --offline          fetch nothing; say what is missing instead
+  --model FILE.gguf  run the integration tests on this copy of the sample model
+  --help             this text
+
+The exit code is 0 if every test passed. On two processors all of it takes under half an hour the
+first time, and some minutes when nothing was rebuilt.
+USAGE
+}
+
+fast=0
+offline=0
+model=
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --help | -h) usage; exit 0 ;;
+    --fast) fast=1 ;;
+    --offline) offline=1 ;;
+    --model)
+      [ $# -ge 2 ] || fail "--model needs a file."
+      model=$2
+      shift
+      ;;
+    --model=*) model=${1#--model=} ;;
+    *) fail "unknown argument '$1'." "tools/run_tests.sh --help lists the options." ;;
+  esac
+  shift
+done
+
+install_packages build test
+if [ -n "$model" ]; then
+  [ -f "$model" ] && [ -r "$model" ] || fail "there is no readable file $model." "Check the path given to --model."
+  model=$(realpath "$model")
+elif [ "$offline" = 1 ]; then
+  model=$("$source_dir/tools/fetch_model.sh" --offline)
+else
+  model=$("$source_dir/tools/fetch_model.sh")
+fi
+export INFERD_TEST_MODEL=$model
+
+# One line a stage for the summary; totals over all stages.
+summary=()
+tests_total=0
+tests_failed=0
+
+# count_failure NAME: what fails before a test can run counts as one failed test.
+count_failure() {
+  summary+=("$1: FAILED")
+  tests_total=$((tests_total + 1))
+  tests_failed=$((tests_failed + 1))
+}
+
+# stage PRESET WORDS TEST_REGEX [target...]: configures, builds and runs the tests of that name.
+stage() {
+  local preset=$1 words=$2 regex=$3 log started counts failed total
+  shift 3
+  started=$SECONDS
+  say "$words (preset $preset): building"
+  # In a subshell, so that a failure ends this stage and not the script.
+  if ! (configure "$preset" -DINFERD_TESTS=ON && build "$preset" "$@"); then
+    count_failure "$words (build)"
+    return
+  fi
+  say "$words (preset $preset): testing"
+  log=$(mktemp)
+  (cd "$source_dir/build/$preset" &&
+    ctest --output-on-failure --no-tests=error -j "$(nproc)" -R "$regex" 2>&1) | tee "$log" || true
+  counts=$(sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests failed out of \([0-9]*\)$/\1 \2/p' "$log")
+  rm -f "$log"
+  if [ -z "$counts" ]; then
+    count_failure "$words (no test ran)"
+    return
+  fi
+  read -r failed total <<<"$counts"
+  tests_total=$((tests_total + total))
+  tests_failed=$((tests_failed + failed))
+  summary+=("$words: $((total - failed)) of $total passed, $((SECONDS - started)) s")
+}
+
+# Prints those of the named targets that the configured preset has.
+targets_of() {
+  local preset=$1 target known
+  shift
+  known=$(ninja -C "$source_dir/build/$preset" -t targets all 2>/dev/null | sed -n 's/: phony$//p')
+  for target in "$@"; do
+    grep -qx "$target" <<<"$known" && echo "$target"
+  done
+}
+
+export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+
+stage release "All tests" '.*'
+if [ "$fast" = 0 ]; then
+  stage asan-ubsan "Under address and undefined-behaviour sanitizers" '.*'
+  stage tsan "Threads under the thread sanitizer" '^unit\.(ipc|client_lib|daemon|engine)|^integration\.' \
+    inferd inferctl inferd_ipc_test inferd_client_lib_test inferd_daemon_test inferd_engine_test
+  stage fuzz "Fuzz targets, short" '^fuzz\.'
+fi
+
+{
+  echo
+  say "Summary"
+  printf '  %s\n' "${summary[@]}"
+  passed=$((tests_total - tests_failed))
+  echo "$((tests_total > 0 ? 100 * passed / tests_total : 0))% tests passed, $tests_failed tests failed out of $tests_total"
+}
+[ "$tests_failed" = 0 ] && [ "$tests_total" -gt 0 ]
