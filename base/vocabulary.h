@@ -72,8 +72,7 @@ struct Vocabulary {
   // Join runs of white space into one space and drop it at both ends.
   bool remove_extra_whitespaces = false;
 
-  // general.name and general.architecture, empty if the file has none. Some models' tokens have
-  // properties that only the model's name tells (Phi-3 drops white space behind its tokens).
+  // general.name and general.architecture; empty if the file has none.
   std::string name;
   std::string architecture;
 

@@ -380,6 +380,8 @@ Result<Vocabulary> Reader::run() {
                      vocabulary_.model + "')");
   }
   INFERD_TRY(read_text("tokenizer.ggml.pre", vocabulary_.pre));
+  INFERD_TRY(read_text("general.name", vocabulary_.name));
+  INFERD_TRY(read_text("general.architecture", vocabulary_.architecture));
   set_defaults();
   INFERD_TRY(read_tokens());
   INFERD_TRY(read_types());
