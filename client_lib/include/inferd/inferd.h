@@ -182,7 +182,7 @@ INFERD_API void inferd_sampling_init(inferd_sampling *sampling) INFERD_NOEXCEPT;
 INFERD_API inferd_status inferd_open(inferd_connection *connection, const inferd_prompt *prompt,
                                      const inferd_sampling *sampling, inferd_sequence **sequence,
                                      inferd_error **error) INFERD_NOEXCEPT;
-/* Asks the daemon to stop; the sequence then ends with INFERD_FINISH_CANCELLED unless it had ended. Any thread. */
+/* Asks the daemon to stop. Not for signal handlers: set a flag there and call this elsewhere. The sequence then ends with INFERD_FINISH_CANCELLED unless it had ended. Any thread. */
 INFERD_API void inferd_cancel(inferd_sequence *sequence) INFERD_NOEXCEPT;
 /* Cancels if it still runs, and frees the handle. NULL is allowed. */
 INFERD_API void inferd_close(inferd_sequence *sequence) INFERD_NOEXCEPT;
@@ -203,11 +203,13 @@ typedef struct inferd_logprob {
   float logprob;
 } inferd_logprob;
 
-/* One event: zero or more tokens with the text that they complete. Borrowed, valid until the next call of
- * inferd_next() on this sequence. Text never ends inside a UTF-8 character, and all pieces together equal
- * the decoding of all ids together. */
+/* One event: zero or more tokens with the text that they complete. What it points at is borrowed, and valid
+ * until the next call of inferd_next() on this sequence. Text never ends inside a UTF-8 character, and all
+ * pieces together equal the decoding of all ids together (where a vocabulary puts a space before every
+ * text, an answer to chat_json begins without it, and one to text or ids keeps it: it goes on from there).
+ * With stop strings, ids whose text may still turn out to lie behind a match wait for a later event. */
 typedef struct inferd_event {
-  size_t struct_bytes;
+  size_t struct_bytes; /* sizeof(inferd_event); set by the caller or by inferd_event_init */
   const char *text; /* NUL-terminated; may be empty while a character or a stop string is incomplete */
   size_t text_bytes;
   const int32_t *ids; /* [ids_count] tokens delivered by this event */
@@ -218,9 +220,12 @@ typedef struct inferd_event {
   inferd_finish finish;               /* not NONE on the last event */
 } inferd_event;
 
-/* Waits for the next event, up to timeout_ms (-1: for ever, 0: does not block).
+INFERD_API void inferd_event_init(inferd_event *event) INFERD_NOEXCEPT;
+
+/* Waits for the next event, up to timeout_ms (-1: for ever, 0: does not block). Set event->struct_bytes first.
  * INFERD_OK with an event; INFERD_TIMED_OUT (no error object) if there is none yet; after the last event
- * INFERD_NOT_FOUND. A sequence that fails returns its error once, and its finish is INFERD_FINISH_ERROR. */
+ * INFERD_NOT_FOUND (no error object). A sequence that fails returns its error once, with
+ * event->finish == INFERD_FINISH_ERROR; if the daemon goes away, that is INFERD_UNAVAILABLE. */
 INFERD_API inferd_status inferd_next(inferd_sequence *sequence, int timeout_ms, inferd_event *event,
                                      inferd_error **error) INFERD_NOEXCEPT;
 
