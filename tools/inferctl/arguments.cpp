@@ -181,9 +181,8 @@ Result<std::vector<int32_t>> parse_ids(std::string_view text) {
   std::vector<int32_t> ids;
   for (trim(); !rest.empty(); trim()) {
     if (bracketed && rest.front() == ']') {
-      rest.remove_prefix(1);
-      trim();
-      if (rest.empty()) return ids;
+      const std::string_view after = rest.substr(1);
+      if (after.find_first_not_of(kBetween) == std::string_view::npos) return ids;
     }
     const std::string_view piece = rest.substr(0, rest.find_first_of(" \t\r\n,]"));
     int32_t id = 0;

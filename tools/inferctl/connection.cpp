@@ -58,4 +58,16 @@ Result<std::string> detokenize(const Connection& connection, const std::vector<i
   return copy;
 }
 
+Result<std::string> render_chat(const Connection& connection, const std::string& chat_json) {
+  int32_t* ids = nullptr;
+  size_t count = 0;
+  inferd_error* error = nullptr;
+  const inferd_status status = inferd_render_chat(connection.get(), chat_json.data(), chat_json.size(),
+                                                  &ids, &count, &error);
+  if (status != INFERD_OK) return take_error(status, error);
+  const std::vector<int32_t> copy(ids, ids + count);
+  inferd_free(ids);
+  return detokenize(connection, copy, true);
+}
+
 }  // namespace inferd::inferctl

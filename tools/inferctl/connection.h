@@ -35,5 +35,7 @@ Result<std::vector<int32_t>> tokenize(const Connection& connection, const std::s
                                       uint32_t flags);
 Result<std::string> detokenize(const Connection& connection, const std::vector<int32_t>& ids,
                                bool special);
+// The prompt text that the model's chat template makes of a request.
+Result<std::string> render_chat(const Connection& connection, const std::string& chat_json);
 
 }  // namespace inferd::inferctl

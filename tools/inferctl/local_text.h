@@ -1,0 +1,32 @@
+// The text side of a model file, without a daemon: its tokenizer and chat template. A vocabulary-only
+// GGUF is enough.
+// Owner: inferctl. One thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "text/tokenizer.h"
+
+namespace inferd::inferctl {
+
+class LocalText {
+ public:
+  // Reads the file's metadata; the weights, if any, are left alone.
+  static Result<LocalText> open(const std::string& path);
+
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
+  // Jinja source, empty if the file has none.
+  std::string chat_template() const { return std::string(tokenizer_->tables().chat_template()); }
+
+ private:
+  LocalText() = default;
+
+  // In words of 8 bytes, the alignment that the tables want.
+  std::vector<uint64_t> block_;
+  std::unique_ptr<Tokenizer> tokenizer_;
+};
+
+}  // namespace inferd::inferctl
