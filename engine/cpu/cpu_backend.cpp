@@ -1,0 +1,395 @@
+#include "engine/cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+
+namespace inferd::engine::cpu {
+
+using scheduler::BatchItem;
+using scheduler::BatchPlan;
+
+namespace {
+
+// Weights that one unit of a product covers: large enough to hide handing it out, small enough that two
+// threads end at nearly the same time and that they stay in the second-level cache.
+constexpr size_t kUnitBytes = 48 * 1024;
+constexpr uint32_t kQuantizeBlocks = 32;  // blocks of 32 values per unit
+
+uint32_t round_up(uint32_t value, uint32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+uint32_t split_count(uint32_t length) { return (length + kAttentionSplit - 1) / kAttentionSplit; }
+
+}  // namespace
+
+KvLayout kv_layout(const ModelShape& shape) {
+  return KvLayout{shape.layers, shape.kv_heads, round_up(shape.head_dim, 16)};
+}
+
+CpuBackend::CpuBackend(const ModelShape& shape, const Kernels& kernels, WorkerPool& pool, const Weights& weights,
+                       KvArena& arena, uint32_t step_tokens_max, uint32_t step_logits_max)
+    : shape_(shape),
+      kernels_(kernels),
+      pool_(pool),
+      weights_(weights),
+      arena_(arena),
+      layout_(kv_layout(shape)),
+      step_tokens_max_(step_tokens_max),
+      step_logits_max_(step_logits_max),
+      group_(shape.heads / shape.kv_heads),
+      state_floats_(16 + layout_.head_dim) {
+  INFERD_CHECK(group_ >= 1 && group_ <= kGroupMax && layout_.head_dim <= kHeadDimMax);
+  const size_t tokens = step_tokens_max;
+  for (uint32_t i = 0; i < kSlotCount; ++i) slots_[i].resize(tokens * width(static_cast<Slot>(i)));
+  const uint32_t widest = round_up(
+      std::max({shape.embedding, shape.feed_forward, shape.heads * shape.head_dim}), kBlock);
+  normed_.resize(tokens * shape.embedding);
+  queries_.resize(tokens * shape.heads * layout_.head_dim);
+  angles_.resize(tokens * shape.rope_frequencies.size() * 2);
+  const size_t rows = std::max(step_tokens_max, step_logits_max);
+  codes_.resize(rows * widest);
+  scales_.resize(rows * widest / kBlock);
+  sums_.resize(rows * widest / kBlock);
+  half_sums_.resize(rows * widest / 16);
+  gathered_.resize(size_t{step_logits_max} * shape.embedding);
+  logits_.resize(size_t{step_logits_max} * shape.vocabulary);
+  places_.resize(tokens);
+  tasks_.reserve(tokens * shape.kv_heads + kPartialRows);
+  partials_.resize(kPartialRows * state_floats_);
+  thread_state_.resize(size_t{pool.threads()} * 2 * kTokenTile * group_ * state_floats_);
+}
+
+uint32_t CpuBackend::width(Slot s) const {
+  switch (s) {
+    case Slot::kResidual: return shape_.embedding;
+    case Slot::kQuery:
+    case Slot::kAttention: return shape_.heads * shape_.head_dim;
+    case Slot::kKey:
+    case Slot::kValue: return shape_.kv_heads * shape_.head_dim;
+    case Slot::kGate:
+    case Slot::kUp: return shape_.feed_forward;
+  }
+  return 0;
+}
+
+void CpuBackend::begin(const BatchPlan& plan) {
+  INFERD_CHECK(plan.token_count > 0 && plan.token_count <= step_tokens_max_);
+  INFERD_CHECK(plan.logits_count <= step_logits_max_);
+  plan_ = &plan;
+  tokens_ = plan.token_count;
+  for (const scheduler::PageCopy& copy : plan.copies) arena_.copy(copy.from, copy.to);
+  uint32_t row = 0;
+  for (const BatchItem& item : plan.items) {
+    INFERD_CHECK(!item.tokens.empty() && item.logits_count <= item.tokens.size());
+    INFERD_CHECK(item.pages.size() * kPageTokens >= item.position_first + item.tokens.size());
+    for (uint32_t i = 0; i < item.tokens.size(); ++i) places_[row++] = {&item, item.position_first + i};
+  }
+  INFERD_CHECK(row == tokens_);
+  const size_t pairs = shape_.rope_frequencies.size();
+  pool_.run((tokens_ + 15) / 16, [&](uint32_t unit, uint32_t) {
+    for (uint32_t t = unit * 16; t < std::min(tokens_, unit * 16 + 16); ++t) {
+      for (size_t i = 0; i < pairs; ++i) {
+        const double angle = places_[t].position * shape_.rope_frequencies[i];
+        angles_[(t * pairs + i) * 2] = static_cast<float>(std::cos(angle) * shape_.rope_magnitude);
+        angles_[(t * pairs + i) * 2 + 1] = static_cast<float>(std::sin(angle) * shape_.rope_magnitude);
+      }
+    }
+  });
+  plan_attention();
+  ++counters_.steps;
+  counters_.tokens += tokens_;
+}
+
+std::span<const float> CpuBackend::logits_rows() const {
+  return {logits_.data(), size_t{plan_->logits_count} * shape_.vocabulary};
+}
+
+void CpuBackend::embed(MatrixId table) {
+  const PackedMatrix& matrix = weights_.matrix(table);
+  pool_.run((tokens_ + 3) / 4, [&](uint32_t unit, uint32_t) {
+    for (uint32_t t = unit * 4; t < std::min(tokens_, unit * 4 + 4); ++t) {
+      const BatchItem& item = *places_[t].item;
+      const TokenId token = item.tokens[places_[t].position - item.position_first];
+      INFERD_CHECK(token >= 0 && static_cast<uint32_t>(token) < matrix.rows);
+      unpack_row(matrix, static_cast<uint32_t>(token), slot(Slot::kResidual) + size_t{t} * shape_.embedding);
+    }
+  });
+}
+
+void CpuBackend::quantize_blocks(const float* values, uint32_t columns, uint32_t token, uint32_t block_first,
+                                 uint32_t block_count) {
+  const size_t block = size_t{token} * (columns / kBlock) + block_first;
+  kernels_.quantize(values + block * kBlock, block_count, codes_.data() + block * kBlock, scales_.data() + block,
+                    sums_.data() + block, half_sums_.data() + 2 * block);
+}
+
+Activations CpuBackend::activations(const float* values, uint32_t columns, uint32_t tokens, bool quantized,
+                                    bool done) {
+  if (quantized && !done) {
+    const uint32_t blocks = columns / kBlock * tokens;  // rows are contiguous, so are their blocks
+    pool_.run((blocks + kQuantizeBlocks - 1) / kQuantizeBlocks, [&](uint32_t unit, uint32_t) {
+      const uint32_t first = unit * kQuantizeBlocks;
+      quantize_blocks(values, columns, 0, first, std::min(kQuantizeBlocks, blocks - first));
+    });
+  }
+  return Activations{columns, values, codes_.data(), scales_.data(), sums_.data(), half_sums_.data()};
+}
+
+void CpuBackend::run_products(std::span<const ProductOutput> products, const Activations& x, uint32_t tokens) {
+  struct Units {
+    uint32_t first, tiles;
+  };
+  std::array<Units, kProductsMax> units{};
+  INFERD_CHECK(products.size() <= kProductsMax);
+  uint32_t total = 0;
+  for (size_t p = 0; p < products.size(); ++p) {
+    const PackedMatrix& matrix = weights_.matrix(products[p].matrix);
+    INFERD_CHECK(matrix.columns == x.columns);
+    const auto tiles = static_cast<uint32_t>(kUnitBytes / matrix.tile_bytes) / 4 * 4;
+    units[p] = {total, std::max(tiles, 4u)};
+    total += (matrix.tiles + units[p].tiles - 1) / units[p].tiles;
+    ++counters_.weight_reads;
+    counters_.weight_bytes_read += matrix.bytes();
+  }
+  pool_.run(total, [&](uint32_t unit, uint32_t) {
+    size_t p = products.size() - 1;
+    while (units[p].first > unit) --p;
+    const PackedMatrix& matrix = weights_.matrix(products[p].matrix);
+    const uint32_t first = (unit - units[p].first) * units[p].tiles;
+    kernels_.product(matrix, first, std::min(first + units[p].tiles, matrix.tiles), x, tokens, products[p].out);
+  });
+}
+
+void CpuBackend::norm_rows(const float* rows, uint32_t tokens, VectorId weight, float epsilon, bool quantized) {
+  const uint32_t columns = shape_.embedding;
+  pool_.run(tokens, [&](uint32_t t, uint32_t) {
+    float* out = normed_.data() + size_t{t} * columns;
+    kernels_.rms_norm(rows + size_t{t} * columns, weights_.vector(weight), columns, epsilon, out);
+    if (quantized) quantize_blocks(normed_.data(), columns, t, 0, columns / kBlock);
+  });
+}
+
+void CpuBackend::norm_products(VectorId weight, float epsilon, std::span<const Product> products) {
+  bool quantized = false;
+  std::array<ProductOutput, kProductsMax> outputs;
+  INFERD_CHECK(products.size() <= kProductsMax);
+  for (size_t p = 0; p < products.size(); ++p) {
+    const Product& product = products[p];
+    quantized |= weights_.matrix(product.matrix).quantized();
+    outputs[p] = {product.matrix, {slot(product.out), width(product.out), weights_.vector(product.bias), false}};
+  }
+  norm_rows(slot(Slot::kResidual), tokens_, weight, epsilon, quantized);
+  run_products({outputs.data(), products.size()},
+               activations(normed_.data(), shape_.embedding, tokens_, quantized, true), tokens_);
+}
+
+void CpuBackend::product_add(Slot x, MatrixId matrix, VectorId bias) {
+  const bool quantized = weights_.matrix(matrix).quantized();
+  const ProductOutput out{matrix, {slot(Slot::kResidual), shape_.embedding, weights_.vector(bias), true}};
+  run_products({&out, 1}, activations(slot(x), width(x), tokens_, quantized, false), tokens_);
+}
+
+void CpuBackend::gated_product_add(MatrixId matrix, VectorId bias) {
+  const bool quantized = weights_.matrix(matrix).quantized();
+  const uint32_t columns = shape_.feed_forward;
+  float* gate = slot(Slot::kGate);
+  const float* up = slot(Slot::kUp);
+  // Rows are contiguous: units of whole blocks, each quantized as soon as it is there. Values beyond the
+  // last whole block (a width that is no multiple of 32, float weights only) ride with the last unit.
+  const size_t count = size_t{tokens_} * columns;
+  const size_t step = size_t{kQuantizeBlocks} * kBlock;
+  pool_.run(static_cast<uint32_t>((count + step - 1) / step), [&](uint32_t unit, uint32_t) {
+    const size_t first = unit * step, size = std::min(step, count - first);
+    kernels_.silu_multiply(gate + first, up + first, static_cast<uint32_t>(size));
+    if (quantized) {
+      quantize_blocks(gate, columns, 0, static_cast<uint32_t>(first / kBlock), static_cast<uint32_t>(size / kBlock));
+    }
+  });
+  const ProductOutput out{matrix, {slot(Slot::kResidual), shape_.embedding, weights_.vector(bias), true}};
+  run_products({&out, 1}, activations(gate, columns, tokens_, quantized, true), tokens_);
+}
+
+void CpuBackend::logits(VectorId weight, float epsilon, MatrixId matrix) {
+  const uint32_t columns = shape_.embedding;
+  uint32_t row = 0, wanted = 0;
+  for (const BatchItem& item : plan_->items) {
+    row += static_cast<uint32_t>(item.tokens.size());
+    for (uint32_t i = item.logits_count; i > 0; --i) {
+      std::memcpy(gathered_.data() + size_t{wanted++} * columns, slot(Slot::kResidual) + size_t{row - i} * columns,
+                  columns * sizeof(float));
+    }
+  }
+  INFERD_CHECK(wanted == plan_->logits_count);
+  if (wanted == 0) return;
+  const bool quantized = weights_.matrix(matrix).quantized();
+  // normed_ holds a step's tokens, which are at least as many as the logits.
+  norm_rows(gathered_.data(), wanted, weight, epsilon, quantized);
+  const ProductOutput out{matrix, {logits_.data(), shape_.vocabulary, nullptr, false}};
+  run_products({&out, 1}, activations(normed_.data(), columns, wanted, quantized, true), wanted);
+}
+
+void CpuBackend::rope_store(uint32_t layer) {
+  const uint32_t head_dim = shape_.head_dim, padded = layout_.head_dim;
+  const auto pairs = static_cast<uint32_t>(shape_.rope_frequencies.size());
+  const auto rotate = [&](const float* in, const float* angles, float scale, float* out) {
+    for (uint32_t i = 0; i < pairs; ++i) {
+      const float a = in[2 * i], b = in[2 * i + 1], cosine = angles[2 * i], sine = angles[2 * i + 1];
+      out[2 * i] = (a * cosine - b * sine) * scale;
+      out[2 * i + 1] = (a * sine + b * cosine) * scale;
+    }
+    for (uint32_t d = 2 * pairs; d < head_dim; ++d) out[d] = in[d] * scale;
+    for (uint32_t d = head_dim; d < padded; ++d) out[d] = 0;
+  };
+  pool_.run((tokens_ + 3) / 4, [&](uint32_t unit, uint32_t) {
+    float rotated[kHeadDimMax] = {};
+    uint16_t halves[kHeadDimMax] = {};
+    for (uint32_t t = unit * 4; t < std::min(tokens_, unit * 4 + 4); ++t) {
+      const float* angles = angles_.data() + size_t{t} * pairs * 2;
+      for (uint32_t h = 0; h < shape_.heads; ++h) {
+        rotate(slot(Slot::kQuery) + (size_t{t} * shape_.heads + h) * head_dim, angles, shape_.query_scale,
+               queries_.data() + (size_t{t} * shape_.heads + h) * padded);
+      }
+      const uint32_t position = places_[t].position;
+      const PageId page = places_[t].item->pages[position / kPageTokens];
+      const uint32_t place = position % kPageTokens;
+      for (uint32_t h = 0; h < shape_.kv_heads; ++h) {
+        const size_t at = (size_t{t} * shape_.kv_heads + h) * head_dim;
+        rotate(slot(Slot::kKey) + at, angles, 1.0f, rotated);
+        kernels_.to_half(rotated, padded, halves);
+        uint16_t* keys = arena_.keys(page, layer, h) + size_t{place} * 2;
+        for (uint32_t d = 0; d < padded; d += 2) std::memcpy(keys + size_t{d} * kPageTokens, halves + d, 4);
+        // The padding of a page is zero from the start and stays so.
+        kernels_.to_half(slot(Slot::kValue) + at, head_dim, arena_.values(page, layer, h) + size_t{place} * padded);
+      }
+    }
+  });
+}
+
+void CpuBackend::plan_attention() {
+  tasks_.clear();
+  uint32_t row = 0, partial_rows = 0, single = 0;
+  for (const BatchItem& item : plan_->items) single += item.tokens.size() == 1 ? 1 : 0;
+  // Few sequences with long pasts: their splits run apart and are joined afterwards. The results are the
+  // same either way, so this may depend on the batch.
+  const bool apart = pool_.threads() > 1 && single * shape_.kv_heads < 4 * pool_.threads();
+  for (const BatchItem& item : plan_->items) {
+    const auto count = static_cast<uint32_t>(item.tokens.size());
+    const uint32_t splits = split_count(item.position_first + count);
+    for (uint32_t first = 0; first < count; first += kTokenTile) {
+      const uint32_t tile = std::min(kTokenTile, count - first);
+      const uint32_t tile_splits = split_count(item.position_first + first + tile);
+      for (uint32_t h = 0; h < shape_.kv_heads; ++h) {
+        AttentionTask task{&item, row + first, tile, h, 0, tile_splits, kNoPartial};
+        if (apart && count == 1 && splits > 1 && partial_rows + splits * group_ <= kPartialRows) {
+          for (uint32_t s = 0; s < splits; ++s) {
+            task.split_first = s;
+            task.split_last = s + 1;
+            task.partial = partial_rows + s * group_;
+            tasks_.push_back(task);
+          }
+          partial_rows += splits * group_;
+        } else {
+          tasks_.push_back(task);
+        }
+      }
+    }
+    row += count;
+  }
+}
+
+void CpuBackend::attend_split(const AttentionTask& task, uint32_t layer, uint32_t split, uint32_t token,
+                              std::span<SoftmaxState> rows) {
+  const uint32_t length = places_[token].position + 1;
+  const uint32_t end = std::min(length, (split + 1) * kAttentionSplit);
+  for (SoftmaxState& state : rows) {
+    *state.maximum = -INFINITY;
+    *state.sum = 0;
+    std::memset(state.output, 0, layout_.head_dim * sizeof(float));
+  }
+  for (uint32_t block = split * kAttentionSplit; block < end; block += kAttentionBlock) {
+    AttentionBlockArgs args;
+    args.head_dim = layout_.head_dim;
+    args.valid = std::min(kAttentionBlock, end - block);
+    for (uint32_t p = 0; p * kPageTokens < args.valid; ++p) {
+      const PageId page = task.item->pages[block / kPageTokens + p];
+      args.keys[p] = arena_.keys(page, layer, task.kv_head);
+      args.values[p] = arena_.values(page, layer, task.kv_head);
+    }
+    // As even a cut of the group's heads as the registers allow.
+    const uint32_t parts = (group_ + kernels_.query_rows - 1) / kernels_.query_rows;
+    for (uint32_t part = 0; part < parts; ++part) {
+      const uint32_t first = group_ * part / parts, last = group_ * (part + 1) / parts;
+      args.row_count = last - first;
+      for (uint32_t r = 0; r < args.row_count; ++r) {
+        const size_t head = size_t{token} * shape_.heads + task.kv_head * group_ + first + r;
+        args.queries[r] = queries_.data() + head * layout_.head_dim;
+        args.outputs[r] = rows[first + r].output;
+        args.maxima[r] = rows[first + r].maximum;
+        args.sums[r] = rows[first + r].sum;
+      }
+      kernels_.attention_block(args);
+    }
+  }
+}
+
+void CpuBackend::write_attention(uint32_t token, uint32_t head, const SoftmaxState& state) {
+  float* out = slot(Slot::kAttention) + (size_t{token} * shape_.heads + head) * shape_.head_dim;
+  const float inverse = 1.0f / *state.sum;
+  for (uint32_t d = 0; d < shape_.head_dim; ++d) out[d] = state.output[d] * inverse;
+}
+
+void CpuBackend::attend(const AttentionTask& task, uint32_t layer, uint32_t thread) {
+  std::array<SoftmaxState, kGroupMax> rows;
+  if (task.partial != kNoPartial) {
+    for (uint32_t g = 0; g < group_; ++g) rows[g] = state_at(partials_.data(), task.partial + g);
+    attend_split(task, layer, task.split_first, task.token_first, {rows.data(), group_});
+    return;
+  }
+  // Splits outside, tokens inside: a split's pages stay in the cache for the tile's tokens.
+  const size_t per_thread = size_t{2} * kTokenTile * group_;
+  float* joined = thread_state_.data() + thread * per_thread * state_floats_;
+  float* fresh = joined + size_t{kTokenTile} * group_ * state_floats_;
+  for (uint32_t split = task.split_first; split < task.split_last; ++split) {
+    for (uint32_t i = 0; i < task.token_count; ++i) {
+      const uint32_t token = task.token_first + i;
+      if (places_[token].position < split * kAttentionSplit) continue;
+      for (uint32_t g = 0; g < group_; ++g) rows[g] = state_at(fresh, size_t{i} * group_ + g);
+      attend_split(task, layer, split, token, {rows.data(), group_});
+      for (uint32_t g = 0; g < group_; ++g) {
+        const SoftmaxState into = state_at(joined, size_t{i} * group_ + g);
+        kernels_.attention_join(split == 0, layout_.head_dim, into.maximum, into.sum, into.output, rows[g].maximum,
+                                rows[g].sum, rows[g].output);
+      }
+    }
+  }
+  for (uint32_t i = 0; i < task.token_count; ++i) {
+    for (uint32_t g = 0; g < group_; ++g) {
+      write_attention(task.token_first + i, task.kv_head * group_ + g, state_at(joined, size_t{i} * group_ + g));
+    }
+  }
+}
+
+void CpuBackend::attention(uint32_t layer) {
+  pool_.run(static_cast<uint32_t>(tasks_.size()),
+            [&](uint32_t unit, uint32_t thread) { attend(tasks_[unit], layer, thread); });
+  // Join what ran apart, split after split.
+  for (const AttentionTask& task : tasks_) {
+    if (task.partial == kNoPartial) continue;
+    for (uint32_t g = 0; g < group_; ++g) {
+      const uint32_t base = task.partial - task.split_first * group_;
+      const SoftmaxState into = state_at(partials_.data(), base + g);
+      const SoftmaxState next = state_at(partials_.data(), task.partial + g);
+      if (task.split_first != 0) {
+        kernels_.attention_join(false, layout_.head_dim, into.maximum, into.sum, into.output, next.maximum, next.sum,
+                                next.output);
+      }
+      if (task.split_first + 1 == split_count(places_[task.token_first].position + 1)) {
+        write_attention(task.token_first, task.kv_head * group_ + g, into);
+      }
+    }
+  }
+}
+
+}  // namespace inferd::engine::cpu

@@ -1,0 +1,31 @@
+// Which instruction set the kernels use: chosen once, at run time, for every batch size.
+// Owner: engine/cpu. Pure functions, any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace inferd::engine::cpu {
+
+enum class Isa : uint8_t {
+  kPortable,    // C++ alone; fused multiply-adds by the C library
+  kAvx2,        // AVX2, FMA, F16C
+  kAvx512,      // AVX-512 F, BW, VL, DQ
+  kAvx512Vnni,  // and 8-bit dot products
+};
+
+std::string_view isa_name(Isa isa) noexcept;
+
+// The widest that this processor and operating system run.
+Isa detect_isa() noexcept;
+
+// "auto" or a name; kUnsupported if this processor lacks it, kInvalidArgument for an unknown name.
+Result<Isa> parse_isa(std::string_view name);
+
+// Rows in a weight tile: lanes of the register that holds one 32-bit value per output row.
+constexpr uint32_t isa_lanes(Isa isa) noexcept { return isa >= Isa::kAvx512 ? 16 : 8; }
+
+}  // namespace inferd::engine::cpu

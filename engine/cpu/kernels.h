@@ -1,0 +1,83 @@
+// The CPU kernels behind one table of functions per instruction set.
+// Owner: the CPU backend picks one table at load and keeps it. Functions are pure but for their outputs
+// and may run on several threads at once over disjoint outputs. They know neither models nor sequences.
+//
+// Order of every sum (the same in all tables, so they agree bit for bit):
+// - Matrix products: one chain of fused multiply-adds per output, over the columns in order (float
+//   weights), or over blocks of 32 whose integer dot product is exact (quantized weights).
+// - RMS norm, softmax sums: 16 partial sums, element i in sum i % 16, joined by halving (i with i + 8, 4, 2, 1).
+// - Attention scores: one chain over the even and one over the odd dimensions, then their sum.
+// - Attention output: one chain over positions; blocks of 64 positions rescale, splits of 256 are joined in order.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "engine/cpu/isa.h"
+#include "engine/cpu/packed.h"
+
+namespace inferd::engine::cpu {
+
+inline constexpr uint32_t kAttentionBlock = 64;   // positions per softmax rescale
+inline constexpr uint32_t kAttentionSplit = 256;  // positions per independent partial result
+inline constexpr uint32_t kHeadDimMax = 256;
+
+// Inputs of a matrix product. Either the f32 rows (float weights) or their 8-bit form (quantized weights).
+struct Activations {
+  uint32_t columns = 0;
+  const float* values = nullptr;      // [tokens, columns]
+  const int8_t* codes = nullptr;      // [tokens, columns]: value ~ scale * code, |code| <= 127
+  const float* scales = nullptr;      // [tokens, columns / 32]
+  const float* sums = nullptr;        // [tokens, columns / 32]: scale * sum of the block's codes
+  const int32_t* half_sums = nullptr; // [tokens, columns / 16]: sums of 16 codes
+};
+
+// Where a product's results go: out[token * stride + row] (+)= y + bias[row].
+struct ProductOut {
+  float* values = nullptr;      // [tokens, stride]
+  size_t stride = 0;
+  const float* bias = nullptr;  // [rows], or null
+  bool accumulate = false;      // add to what is there (a residual)
+};
+
+// Rows of queries that share a KV head and a length: the heads of one token within a group.
+inline constexpr uint32_t kQueryRowsMax = 4;
+struct AttentionBlockArgs {
+  const float* queries[kQueryRowsMax];  // each [head_dim] f32, already scaled
+  float* outputs[kQueryRowsMax];        // each [head_dim] running output
+  float* maxima[kQueryRowsMax];         // running maximum
+  float* sums[kQueryRowsMax];           // running sum of exponentials
+  const uint16_t* keys[4];              // up to 4 pages, each [head_dim / 2][16][2] f16
+  const uint16_t* values[4];            // each [16][head_dim] f16
+  uint32_t row_count;                   // 1 .. kQueryRowsMax
+  uint32_t head_dim;                    // padded: a multiple of 16, at most kHeadDimMax
+  uint32_t valid;                       // positions of the block that the rows attend to, 1 .. 64
+};
+
+struct Kernels {
+  Isa isa;
+  // Rows of queries that attention_block handles best at once (registers), at most kQueryRowsMax.
+  uint32_t query_rows;
+  // Tiles [tile_first, tile_last) of y = W x for `tokens` rows of activations.
+  void (*product)(const PackedMatrix& w, uint32_t tile_first, uint32_t tile_last, const Activations& x,
+                  uint32_t tokens, const ProductOut& out);
+  // Quantizes `blocks` blocks of 32 values: scale = max|v| / 127, code = round to nearest even (v / scale).
+  void (*quantize)(const float* values, uint32_t blocks, int8_t* codes, float* scales, float* sums,
+                   int32_t* half_sums);
+  // out = x / sqrt(mean(x^2) + epsilon) * weight, all [count].
+  void (*rms_norm)(const float* x, const float* weight, uint32_t count, float epsilon, float* out);
+  // gate = gate * sigmoid(gate) * up, all [count]. (SwiGLU, Shazeer 2020)
+  void (*silu_multiply)(float* gate, const float* up, uint32_t count);
+  // f32 to f16, saturating at +-65504, all [count].
+  void (*to_half)(const float* values, uint32_t count, uint16_t* halves);
+  // One block of up to 64 positions for rows of queries: scores, softmax with rescaling, weighted values.
+  void (*attention_block)(const AttentionBlockArgs& args);
+  // Joins the partial result (m2, l2, o2) into (m1, l1, o1); `first` copies it.
+  void (*attention_join)(bool first, uint32_t head_dim, float* m1, float* l1, float* o1, const float* m2,
+                         const float* l2, const float* o2);
+};
+
+// The table for an instruction set that this processor runs (parse_isa checked it).
+const Kernels& kernels_for(Isa isa);
+
+}  // namespace inferd::engine::cpu

@@ -1,0 +1,563 @@
+// The kernels as templates over a register type S (simd_avx2.h, simd_avx512.h). Included by the files that
+// are compiled for one instruction set each; everything is in an unnamed namespace, so no two files can share
+// a function that was compiled for the wrong processor.
+// Owner: engine/cpu, private to it. Orders of summation: see kernels.h.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+
+#include "base/ids.h"
+#include "engine/cpu/kernels.h"
+
+namespace inferd::engine::cpu {
+namespace {
+
+using formats::TensorType;
+
+template <class S>
+typename S::F exp_polynomial(typename S::F x) {
+  using F = typename S::F;
+  const F magic = S::set1(12582912.0f);
+  const F clamped = S::min(x, S::set1(88.0f));
+  const F shifted = S::fma(clamped, S::set1(1.44269504f), magic);
+  const F n = S::sub(shifted, magic);
+  F r = S::fma(n, S::set1(-0.693359375f), clamped);
+  r = S::fma(n, S::set1(2.12194440e-4f), r);
+  F p = S::set1(1.0f / 720);
+  p = S::fma(p, r, S::set1(1.0f / 120));
+  p = S::fma(p, r, S::set1(1.0f / 24));
+  p = S::fma(p, r, S::set1(1.0f / 6));
+  p = S::fma(p, r, S::set1(0.5f));
+  p = S::fma(p, r, S::set1(1.0f));
+  p = S::fma(p, r, S::set1(1.0f));
+  return S::keep_if_ge(S::scale_by_power(p, shifted), x, S::set1(-80.0f));
+}
+
+// One lane of the above, for single numbers.
+template <class S>
+float exp_one(float x) {
+  float lanes[S::kLanes];
+  S::store(lanes, exp_polynomial<S>(S::set1(x)));
+  return lanes[0];
+}
+
+// ---- matrix products ----
+
+template <class S>
+inline void write_results(const PackedMatrix& w, uint32_t tile, const ProductOut& out, uint32_t token,
+                          typename S::F y) {
+  const uint32_t row = tile * S::kLanes;
+  float* place = out.values + token * out.stride + row;
+  if (row + S::kLanes <= w.rows) {
+    if (out.bias != nullptr) y = S::add(y, S::load(out.bias + row));
+    S::store(place, out.accumulate ? S::add(S::load(place), y) : y);
+    return;
+  }
+  float lanes[S::kLanes];
+  S::store(lanes, y);
+  for (uint32_t i = 0; row + i < w.rows; ++i) {
+    float result = lanes[i];
+    if (out.bias != nullptr) result = result + out.bias[row + i];
+    place[i] = out.accumulate ? place[i] + result : result;
+  }
+}
+
+constexpr int code_bits(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_0:
+    case TensorType::kQ4_1:
+    case TensorType::kQ4_K: return 4;
+    case TensorType::kQ5_0:
+    case TensorType::kQ5_1:
+    case TensorType::kQ5_K: return 5;
+    case TensorType::kQ6_K: return 6;
+    default: return 8;
+  }
+}
+
+// Calls use(c, codes) for the block's eight vectors of unsigned codes, in order.
+template <class S, TensorType kType, class Use>
+inline void for_codes(const uint8_t* block, const Use& use) {
+  using I = typename S::I;
+  constexpr uint32_t kVector = 4 * S::kLanes;
+  const I nibble = S::code_set1(15);
+  I high0{}, high1{};
+  if constexpr (code_bits(kType) == 5) high0 = S::load_codes(block + 4 * kVector);
+  if constexpr (code_bits(kType) == 6) {
+    high0 = S::load_codes(block + 4 * kVector);
+    high1 = S::load_codes(block + 5 * kVector);
+  }
+#pragma GCC unroll 4
+  for (int j = 0; j < 4; ++j) {
+    const I packed = S::load_codes(block + static_cast<uint32_t>(j) * kVector);
+    I low = S::and_(packed, nibble), high = S::and_(S::shift_right(packed, 4), nibble);
+    const int c = 2 * j;
+    if constexpr (code_bits(kType) == 5) {
+      const I bit = S::code_set1(16);
+      low = S::or_(low, S::and_(c < 4 ? S::shift_left(high0, 4 - c) : S::shift_right(high0, c - 4), bit));
+      high = S::or_(high, S::and_(c + 1 < 4 ? S::shift_left(high0, 3 - c) : S::shift_right(high0, c - 3), bit));
+    }
+    if constexpr (code_bits(kType) == 6) {
+      const I bits = S::code_set1(48);
+      const I source = j < 2 ? high0 : high1;
+      low = S::or_(low, S::and_(j % 2 == 0 ? S::shift_left(source, 4) : source, bits));
+      high = S::or_(high, S::and_(j % 2 == 0 ? S::shift_left(source, 2) : S::shift_right(source, 2), bits));
+    }
+    use(c, low);
+    use(c + 1, high);
+  }
+}
+
+// Scale (and minimum) of one block for the tile's lanes.
+template <class S, TensorType kType>
+inline void block_scales(const uint8_t* scales, uint32_t b, typename S::F* d, typename S::F* min) {
+  constexpr uint32_t L = S::kLanes;
+  const auto half = [](const uint8_t* p) { return S::from_half(reinterpret_cast<const uint16_t*>(p)); };
+  if constexpr (kType == TensorType::kQ4_1 || kType == TensorType::kQ5_1) {
+    *d = half(scales + size_t{b} * 4 * L);
+    *min = half(scales + size_t{b} * 4 * L + 2 * L);
+  } else if constexpr (kType == TensorType::kQ4_K || kType == TensorType::kQ5_K) {
+    const uint8_t* super = scales + size_t{b / 8} * 20 * L;
+    const uint8_t* pair = super + 4 * L + (b % 8) * 2 * L;
+    *d = S::mul(half(super), S::from_u8(pair));
+    *min = S::mul(half(super + 2 * L), S::from_u8(pair + L));
+  } else {
+    *d = half(scales + size_t{b} * 2 * L);
+    *min = *d;
+  }
+}
+
+template <class S, TensorType kType>
+inline typename S::F finish_sums(typename S::F dots, typename S::F mins) {
+  if constexpr (kType == TensorType::kQ4_0) return S::fma(mins, S::set1(-8.0f), dots);
+  if constexpr (kType == TensorType::kQ5_0) return S::fma(mins, S::set1(-16.0f), dots);
+  if constexpr (kType == TensorType::kQ4_1 || kType == TensorType::kQ5_1) return S::add(dots, mins);
+  if constexpr (kType == TensorType::kQ4_K || kType == TensorType::kQ5_K) return S::sub(dots, mins);
+  return dots;
+}
+
+// One tile times kColumns tokens, all blocks.
+template <class S, TensorType kType, uint32_t kColumns>
+void quantized_tile(const PackedMatrix& w, uint32_t tile_index, const Activations& x, uint32_t token,
+                    const ProductOut& out) {
+  using F = typename S::F;
+  using I = typename S::I;
+  constexpr uint32_t L = S::kLanes;
+  constexpr bool kHasMin = kType != TensorType::kQ8_0 && kType != TensorType::kQ6_K;
+  const uint8_t* tile = w.data + size_t{tile_index} * w.tile_bytes;
+  const uint8_t* scales = tile + w.scale_offset;
+  const uint32_t blocks = w.columns / kBlock;
+  const size_t block_bytes = size_t{code_bits(kType) == 8 ? 32u : code_bits(kType) == 6 ? 24u
+                                    : code_bits(kType) == 5 ? 20u : 16u} * L;
+  const int8_t* codes = x.codes + size_t{token} * w.columns;
+  const float* x_scales = x.scales + size_t{token} * blocks;
+  const float* x_sums = x.sums + size_t{token} * blocks;
+  F dots[kColumns], mins[kColumns];
+  for (uint32_t c = 0; c < kColumns; ++c) dots[c] = mins[c] = S::zero();
+
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint8_t* block = tile + b * block_bytes;
+    const int8_t* at = codes + size_t{b} * kBlock;
+    I total[kColumns];
+    F d{}, min{};
+    if constexpr (kType == TensorType::kQ8_0) {
+      typename S::DotSigned dot[kColumns];
+      for (int v = 0; v < 8; ++v) {
+        const I weights = S::load_codes(block + static_cast<size_t>(v) * 4 * L);
+        for (uint32_t c = 0; c < kColumns; ++c) {
+          dot[c].add(weights, S::set_codes(at + size_t{c} * w.columns + 4 * v));
+        }
+      }
+      for (uint32_t c = 0; c < kColumns; ++c) {
+        total[c] = dot[c].total(x.half_sums + (size_t{token + c} * blocks + b) * 2);
+      }
+      block_scales<S, kType>(scales, b, &d, &min);
+    } else if constexpr (kType == TensorType::kQ6_K) {
+      typename S::template Dot<6> dot[2][kColumns];
+      for_codes<S, kType>(block, [&](int v, I weights) {
+        for (uint32_t c = 0; c < kColumns; ++c) {
+          dot[v / 4][c].add(weights, S::set_codes(at + size_t{c} * w.columns + 4 * v));
+        }
+      });
+      const uint8_t* super = scales + size_t{b / 8} * 18 * L;
+      const I scale0 = S::from_i8(super + 2 * L + (b % 8) * 2 * L);
+      const I scale1 = S::from_i8(super + 2 * L + (b % 8) * 2 * L + L);
+      d = S::from_half(reinterpret_cast<const uint16_t*>(super));
+      for (uint32_t c = 0; c < kColumns; ++c) {
+        const int32_t* sums = x.half_sums + (size_t{token + c} * blocks + b) * 2;
+        const I first = S::imul(scale0, S::isub(dot[0][c].total(), S::iset1(32 * sums[0])));
+        const I second = S::imul(scale1, S::isub(dot[1][c].total(), S::iset1(32 * sums[1])));
+        total[c] = S::iadd(first, second);
+      }
+    } else {
+      typename S::template Dot<code_bits(kType)> dot[kColumns];
+      for_codes<S, kType>(block, [&](int v, I weights) {
+        for (uint32_t c = 0; c < kColumns; ++c) {
+          dot[c].add(weights, S::set_codes(at + size_t{c} * w.columns + 4 * v));
+        }
+      });
+      for (uint32_t c = 0; c < kColumns; ++c) total[c] = dot[c].total();
+      block_scales<S, kType>(scales, b, &d, &min);
+    }
+    for (uint32_t c = 0; c < kColumns; ++c) {
+      const F scale = S::mul(d, S::set1(x_scales[size_t{c} * blocks + b]));
+      dots[c] = S::fma(S::from_int(total[c]), scale, dots[c]);
+      if constexpr (kHasMin) mins[c] = S::fma(min, S::set1(x_sums[size_t{c} * blocks + b]), mins[c]);
+    }
+  }
+  for (uint32_t c = 0; c < kColumns; ++c) {
+    write_results<S>(w, tile_index, out, token + c, finish_sums<S, kType>(dots[c], mins[c]));
+  }
+}
+
+// Tokens are taken in runs whose codes stay in the second-level cache while all tiles pass over them.
+inline constexpr size_t kTokenRunBytes = 192 * 1024;
+
+template <class S, TensorType kType>
+void quantized_product(const PackedMatrix& w, uint32_t tile_first, uint32_t tile_last, const Activations& x,
+                       uint32_t tokens, const ProductOut& out) {
+  constexpr uint32_t kMax = S::kColumnsMax;
+  const auto fitting = static_cast<uint32_t>(kTokenRunBytes / w.columns) / kMax * kMax;
+  const uint32_t run = fitting < kMax ? kMax : fitting;
+  for (uint32_t first = 0; first < tokens; first += run) {
+    const uint32_t last = tokens - first < run ? tokens : first + run;
+    for (uint32_t tile = tile_first; tile < tile_last; ++tile) {
+      uint32_t token = first;
+      for (; token + kMax <= last; token += kMax) quantized_tile<S, kType, kMax>(w, tile, x, token, out);
+      switch (last - token) {
+        case 1: quantized_tile<S, kType, 1>(w, tile, x, token, out); break;
+        case 2: quantized_tile<S, kType, 2>(w, tile, x, token, out); break;
+        case 3: quantized_tile<S, kType, 3>(w, tile, x, token, out); break;
+        default:
+          for (; token < last; ++token) quantized_tile<S, kType, 1>(w, tile, x, token, out);
+      }
+    }
+  }
+}
+
+template <class S, TensorType kType>
+inline typename S::F load_weights(const uint8_t* p) {
+  if constexpr (kType == TensorType::kF32) return S::load(reinterpret_cast<const float*>(p));
+  if constexpr (kType == TensorType::kF16) return S::from_half(reinterpret_cast<const uint16_t*>(p));
+  return S::from_bfloat(reinterpret_cast<const uint16_t*>(p));
+}
+
+template <class S, TensorType kType, uint32_t kTiles, uint32_t kColumns>
+void float_tiles(const PackedMatrix& w, uint32_t tile_index, const Activations& x, uint32_t token,
+                 const ProductOut& out) {
+  using F = typename S::F;
+  constexpr size_t kStep = S::kLanes * (kType == TensorType::kF32 ? 4 : 2);
+  const uint8_t* tile = w.data + size_t{tile_index} * w.tile_bytes;
+  const float* values = x.values + size_t{token} * w.columns;
+  F sums[kTiles][kColumns];
+  for (uint32_t t = 0; t < kTiles; ++t) {
+    for (uint32_t c = 0; c < kColumns; ++c) sums[t][c] = S::zero();
+  }
+  for (uint32_t k = 0; k < w.columns; ++k) {
+    F weights[kTiles];
+    for (uint32_t t = 0; t < kTiles; ++t) {
+      weights[t] = load_weights<S, kType>(tile + t * w.tile_bytes + k * kStep);
+    }
+    for (uint32_t c = 0; c < kColumns; ++c) {
+      const F input = S::set1(values[size_t{c} * w.columns + k]);
+      for (uint32_t t = 0; t < kTiles; ++t) sums[t][c] = S::fma(weights[t], input, sums[t][c]);
+    }
+  }
+  for (uint32_t t = 0; t < kTiles; ++t) {
+    for (uint32_t c = 0; c < kColumns; ++c) write_results<S>(w, tile_index + t, out, token + c, sums[t][c]);
+  }
+}
+
+template <class S, TensorType kType, uint32_t kTiles>
+void float_columns(const PackedMatrix& w, uint32_t tile, const Activations& x, uint32_t first, uint32_t last,
+                   const ProductOut& out) {
+  uint32_t token = first;
+  for (; token + 6 <= last; token += 6) float_tiles<S, kType, kTiles, 6>(w, tile, x, token, out);
+  switch (last - token) {
+    case 1: float_tiles<S, kType, kTiles, 1>(w, tile, x, token, out); break;
+    case 2: float_tiles<S, kType, kTiles, 2>(w, tile, x, token, out); break;
+    case 3: float_tiles<S, kType, kTiles, 3>(w, tile, x, token, out); break;
+    case 4: float_tiles<S, kType, kTiles, 4>(w, tile, x, token, out); break;
+    case 5: float_tiles<S, kType, kTiles, 5>(w, tile, x, token, out); break;
+    default: break;
+  }
+}
+
+template <class S, TensorType kType>
+void float_product(const PackedMatrix& w, uint32_t tile_first, uint32_t tile_last, const Activations& x,
+                   uint32_t tokens, const ProductOut& out) {
+  const auto fitting = static_cast<uint32_t>(kTokenRunBytes / 4 / w.columns) / 6 * 6;
+  const uint32_t run = fitting < 6 ? 6 : fitting;
+  for (uint32_t first = 0; first < tokens; first += run) {
+    const uint32_t last = tokens - first < run ? tokens : first + run;
+    uint32_t tile = tile_first;
+    if (last - first <= 2) {  // few tokens: more tiles at once keep the multipliers busy
+      for (; tile + 4 <= tile_last; tile += 4) {
+        if (last - first == 1) float_tiles<S, kType, 4, 1>(w, tile, x, first, out);
+        if (last - first == 2) float_tiles<S, kType, 4, 2>(w, tile, x, first, out);
+      }
+    }
+    for (; tile + 2 <= tile_last; tile += 2) float_columns<S, kType, 2>(w, tile, x, first, last, out);
+    for (; tile < tile_last; ++tile) float_columns<S, kType, 1>(w, tile, x, first, last, out);
+  }
+}
+
+template <class S>
+void product(const PackedMatrix& w, uint32_t tile_first, uint32_t tile_last, const Activations& x,
+             uint32_t tokens, const ProductOut& out) {
+  switch (w.type) {
+    case TensorType::kF32: return float_product<S, TensorType::kF32>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kF16: return float_product<S, TensorType::kF16>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kBF16: return float_product<S, TensorType::kBF16>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ8_0: return quantized_product<S, TensorType::kQ8_0>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ4_0: return quantized_product<S, TensorType::kQ4_0>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ4_1: return quantized_product<S, TensorType::kQ4_1>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ5_0: return quantized_product<S, TensorType::kQ5_0>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ5_1: return quantized_product<S, TensorType::kQ5_1>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ4_K: return quantized_product<S, TensorType::kQ4_K>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ5_K: return quantized_product<S, TensorType::kQ5_K>(w, tile_first, tile_last, x, tokens, out);
+    case TensorType::kQ6_K: return quantized_product<S, TensorType::kQ6_K>(w, tile_first, tile_last, x, tokens, out);
+    default: INFERD_CHECK(!"a type without a product");
+  }
+}
+
+// ---- element-wise ----
+
+template <class S>
+void quantize(const float* values, uint32_t blocks, int8_t* codes, float* scales, float* sums,
+              int32_t* half_sums) {
+  using F = typename S::F;
+  using I = typename S::I;
+  constexpr uint32_t L = S::kLanes, kParts = kBlock / L;
+  for (uint32_t b = 0; b < blocks; ++b) {
+    F v[kParts];
+    F largest = S::zero();
+    for (uint32_t i = 0; i < kParts; ++i) {
+      v[i] = S::load(values + size_t{b} * kBlock + i * L);
+      largest = S::max(largest, S::abs(v[i]));
+    }
+    const float magnitude = S::max_lane(largest);
+    const float scale = magnitude / 127.0f;
+    const F inverse = S::set1(magnitude > 0 ? 127.0f / magnitude : 0.0f);
+    int32_t halves[2];
+    for (uint32_t h = 0; h < 2; ++h) {
+      I sum = S::izero();
+      for (uint32_t i = h * kParts / 2; i < (h + 1) * kParts / 2; ++i) {
+        const F scaled = S::max(S::min(S::mul(v[i], inverse), S::set1(127.0f)), S::set1(-127.0f));
+        const I code = S::round_to_int(scaled);
+        S::store_codes(codes + size_t{b} * kBlock + i * L, code);
+        sum = S::iadd(sum, code);
+      }
+      halves[h] = S::sum_lanes(sum);
+    }
+    scales[b] = scale;
+    sums[b] = scale * static_cast<float>(halves[0] + halves[1]);
+    half_sums[2 * b] = halves[0];
+    half_sums[2 * b + 1] = halves[1];
+  }
+}
+
+template <class S>
+void rms_norm(const float* x, const float* weight, uint32_t count, float epsilon, float* out) {
+  using F = typename S::F;
+  constexpr uint32_t L = S::kLanes, kParts = 16 / L;
+  F partial[kParts];
+  for (F& p : partial) p = S::zero();
+  uint32_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    for (uint32_t j = 0; j < kParts; ++j) {
+      const F v = S::load(x + i + j * L);
+      partial[j] = S::fma(v, v, partial[j]);
+    }
+  }
+  if (i < count) {
+    float tail[16] = {};
+    std::memcpy(tail, x + i, (count - i) * sizeof(float));
+    for (uint32_t j = 0; j < kParts; ++j) {
+      const F v = S::load(tail + j * L);
+      partial[j] = S::fma(v, v, partial[j]);
+    }
+  }
+  const float scale = 1.0f / std::sqrt(S::join(partial) / static_cast<float>(count) + epsilon);
+  const F scales = S::set1(scale);
+  for (i = 0; i + L <= count; i += L) {
+    S::store(out + i, S::mul(S::mul(S::load(x + i), scales), S::load(weight + i)));
+  }
+  for (; i < count; ++i) out[i] = x[i] * scale * weight[i];
+}
+
+template <class S>
+typename S::F silu_times(typename S::F gate, typename S::F up) {
+  const auto one = S::set1(1.0f);
+  const auto sigmoid = S::div(one, S::add(one, exp_polynomial<S>(S::sub(S::zero(), gate))));
+  return S::mul(S::mul(gate, sigmoid), up);
+}
+
+template <class S>
+void silu_multiply(float* gate, const float* up, uint32_t count) {
+  constexpr uint32_t L = S::kLanes;
+  uint32_t i = 0;
+  for (; i + L <= count; i += L) S::store(gate + i, silu_times<S>(S::load(gate + i), S::load(up + i)));
+  if (i < count) {
+    float g[L] = {}, u[L] = {};
+    std::memcpy(g, gate + i, (count - i) * sizeof(float));
+    std::memcpy(u, up + i, (count - i) * sizeof(float));
+    S::store(g, silu_times<S>(S::load(g), S::load(u)));
+    std::memcpy(gate + i, g, (count - i) * sizeof(float));
+  }
+}
+
+template <class S>
+void to_half(const float* values, uint32_t count, uint16_t* halves) {
+  constexpr uint32_t L = S::kLanes;
+  const auto saturate = [](typename S::F v) { return S::max(S::min(v, S::set1(65504.0f)), S::set1(-65504.0f)); };
+  uint32_t i = 0;
+  for (; i + L <= count; i += L) S::to_half(halves + i, saturate(S::load(values + i)));
+  if (i < count) {
+    float v[L] = {};
+    uint16_t h[L];
+    std::memcpy(v, values + i, (count - i) * sizeof(float));
+    S::to_half(h, saturate(S::load(v)));
+    std::memcpy(halves + i, h, (count - i) * sizeof(uint16_t));
+  }
+}
+
+// ---- attention ----
+
+// Scores of 16 positions of one page for kRows queries: scores[r][0..16).
+template <class S, uint32_t kRows>
+inline void page_scores(const float* const* queries, const uint16_t* keys, uint32_t head_dim,
+                        float (*scores)[kAttentionBlock]) {
+  using F = typename S::F;
+  constexpr uint32_t kVectors = 32 / S::kLanes;  // 16 positions x 2 dimensions
+  F sums[kRows][kVectors];
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t v = 0; v < kVectors; ++v) sums[r][v] = S::zero();
+  }
+  for (uint32_t d = 0; d < head_dim; d += 2) {
+    F query[kRows];
+    for (uint32_t r = 0; r < kRows; ++r) query[r] = S::set_pair(queries[r] + d);
+    for (uint32_t v = 0; v < kVectors; ++v) {
+      const F key = S::from_half(keys + size_t{d} * kPageTokens + v * S::kLanes);
+      for (uint32_t r = 0; r < kRows; ++r) sums[r][v] = S::fma(key, query[r], sums[r][v]);
+    }
+  }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t v = 0; v < kVectors; v += 2) {
+      S::store(scores[r] + v / 2 * S::kLanes, S::pair_sums(sums[r][v], sums[r][v + 1]));
+    }
+  }
+}
+
+// outputs[r][d..] += sum over the page's positions of weights[r][j] * values[j][d..], kParts registers wide.
+template <class S, uint32_t kRows, uint32_t kParts>
+inline void page_values(float* const* outputs, const float (*weights)[kAttentionBlock], const uint16_t* values,
+                        uint32_t head_dim, uint32_t d) {
+  using F = typename S::F;
+  F sums[kRows][kParts];
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t v = 0; v < kParts; ++v) sums[r][v] = S::load(outputs[r] + d + v * S::kLanes);
+  }
+  for (uint32_t j = 0; j < kPageTokens; ++j) {
+    F weight[kRows];
+    for (uint32_t r = 0; r < kRows; ++r) weight[r] = S::set1(weights[r][j]);
+    for (uint32_t v = 0; v < kParts; ++v) {
+      const F value = S::from_half(values + size_t{j} * head_dim + d + v * S::kLanes);
+      for (uint32_t r = 0; r < kRows; ++r) sums[r][v] = S::fma(weight[r], value, sums[r][v]);
+    }
+  }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    for (uint32_t v = 0; v < kParts; ++v) S::store(outputs[r] + d + v * S::kLanes, sums[r][v]);
+  }
+}
+
+template <class S, uint32_t kRows>
+void attention_rows(const AttentionBlockArgs& a) {
+  using F = typename S::F;
+  constexpr uint32_t L = S::kLanes;
+  const uint32_t pages = (a.valid + kPageTokens - 1) / kPageTokens;
+  const uint32_t positions = pages * kPageTokens;
+  float weights[kRows][kAttentionBlock];
+  for (uint32_t p = 0; p < pages; ++p) {
+    float scores[kRows][kAttentionBlock];
+    page_scores<S, kRows>(a.queries, a.keys[p], a.head_dim, scores);
+    for (uint32_t r = 0; r < kRows; ++r) {
+      std::memcpy(weights[r] + size_t{p} * kPageTokens, scores[r], kPageTokens * sizeof(float));
+    }
+  }
+  for (uint32_t r = 0; r < kRows; ++r) {
+    F largest = S::set1(-INFINITY);
+    for (uint32_t j = 0; j < positions; j += L) {
+      F score = S::load(weights[r] + j);
+      if (j + L > a.valid) {
+        score = S::first_lanes(a.valid > j ? a.valid - j : 0, score, S::set1(-INFINITY));
+        S::store(weights[r] + j, score);
+      }
+      largest = S::max(largest, score);
+    }
+    const float block_maximum = S::max_lane(largest);
+    const float maximum = *a.maxima[r] > block_maximum ? *a.maxima[r] : block_maximum;
+    const float rescale = exp_one<S>(*a.maxima[r] - maximum);
+    F partial[16 / L];
+    for (F& part : partial) part = S::zero();
+    for (uint32_t j = 0; j < positions; j += L) {
+      const F weight = exp_polynomial<S>(S::sub(S::load(weights[r] + j), S::set1(maximum)));
+      S::store(weights[r] + j, weight);
+      partial[j / L % (16 / L)] = S::add(partial[j / L % (16 / L)], weight);
+    }
+    *a.maxima[r] = maximum;
+    *a.sums[r] = std::fmaf(*a.sums[r], rescale, S::join(partial));
+    for (uint32_t d = 0; d < a.head_dim; d += L) {
+      S::store(a.outputs[r] + d, S::add(S::mul(S::load(a.outputs[r] + d), S::set1(rescale)), S::zero()));
+    }
+  }
+  for (uint32_t p = 0; p < pages; ++p) {
+    float part[kRows][kAttentionBlock];
+    for (uint32_t r = 0; r < kRows; ++r) {
+      std::memcpy(part[r], weights[r] + size_t{p} * kPageTokens, kPageTokens * sizeof(float));
+    }
+    uint32_t d = 0;
+    for (; d + 4 * L <= a.head_dim; d += 4 * L) {
+      page_values<S, kRows, 4>(a.outputs, part, a.values[p], a.head_dim, d);
+    }
+    for (; d < a.head_dim; d += L) page_values<S, kRows, 1>(a.outputs, part, a.values[p], a.head_dim, d);
+  }
+}
+
+template <class S>
+void attention_block(const AttentionBlockArgs& a) {
+  switch (a.row_count) {
+    case 1: return attention_rows<S, 1>(a);
+    case 2: return attention_rows<S, 2>(a);
+    case 3: return attention_rows<S, 3>(a);
+    default: return attention_rows<S, 4>(a);
+  }
+}
+
+template <class S>
+void attention_join(bool first, uint32_t head_dim, float* m1, float* l1, float* o1, const float* m2,
+                    const float* l2, const float* o2) {
+  if (first) {
+    *m1 = *m2;
+    *l1 = *l2;
+    std::memcpy(o1, o2, head_dim * sizeof(float));
+    return;
+  }
+  const float maximum = *m1 > *m2 ? *m1 : *m2;
+  const float a1 = exp_one<S>(*m1 - maximum), a2 = exp_one<S>(*m2 - maximum);
+  *m1 = maximum;
+  *l1 = std::fmaf(*l2, a2, *l1 * a1);
+  for (uint32_t d = 0; d < head_dim; d += S::kLanes) {
+    S::store(o1 + d, S::fma(S::load(o2 + d), S::set1(a2), S::mul(S::load(o1 + d), S::set1(a1))));
+  }
+}
+
+template <class S>
+constexpr Kernels make_table(Isa isa) {
+  return Kernels{isa,           S::kQueryRows,    product<S>, quantize<S>,        rms_norm<S>,
+                 silu_multiply<S>, to_half<S>, attention_block<S>, attention_join<S>};
+}
+
+}  // namespace
+}  // namespace inferd::engine::cpu
