@@ -1,0 +1,82 @@
+"""A client that dies, is cancelled or is interrupted leaves nothing behind."""
+
+import os
+import random
+import signal
+import time
+
+import harness
+
+ENDLESS = ["--raw", "--logit-bias", "2=-inf", "--logit-bias", "0=-inf", "--max-tokens", "2000", "--", "1, 2, 3, 4, 5,"]
+
+
+class DyingClients(harness.DaemonTest):
+    def baseline(self):
+        """Waits for idleness, then counts what must come back to the same figures."""
+        self.daemon.wait_idle()
+        harness.wait_until(lambda: self.daemon.status()["sessions"] == 0, "no session is left")
+        return self.daemon.descriptors(), self.daemon.status()["pages"]["total"]
+
+    def running_sequences(self):
+        return self.daemon.call("Ps")["parameters"]["sequences"]
+
+    def test_killed_clients_leave_no_page_sequence_session_or_descriptor(self):
+        seed = random.randrange(1 << 32)
+        print("seed", seed)
+        chance = random.Random(seed)
+        self.daemon.answer("--raw", "--max-tokens", "3", "--", "warm")
+        before = self.baseline()
+        for _ in range(8):
+            clients = [self.daemon.start_ctl("run", *ENDLESS) for _ in range(4)]
+            time.sleep(chance.uniform(0, 0.6))
+            for client in clients:
+                client.kill()
+                client.communicate()
+        self.assertEqual(self.baseline(), before)
+        self.assertEqual(self.daemon.ctl("verify").returncode, 0)
+
+    def test_a_killed_client_does_not_disturb_its_neighbour(self):
+        request = ["--raw", "--max-tokens", "60", "--logprobs", "2", "--", "Once upon a time"]
+        alone = self.daemon.answer(*request)
+        victim = self.daemon.start_ctl("run", *ENDLESS)
+        harness.wait_until(self.running_sequences, "the victim runs")
+        neighbour = self.daemon.start_ctl("run", "--json", *request)
+        victim.kill()
+        victim.communicate()
+        out, complaint = neighbour.communicate(timeout=harness.PATIENCE_S)
+        self.assertEqual(neighbour.returncode, 0, complaint)
+        self.assertEqual(harness.json.loads(out)["logprobs"], alone["logprobs"])
+
+    def test_a_stopped_client_does_not_mute_the_others(self):
+        stopped = self.daemon.start_ctl("run", *ENDLESS)
+        try:
+            harness.wait_until(self.running_sequences, "it runs")
+            stopped.send_signal(signal.SIGSTOP)
+            answer = self.daemon.answer("--raw", "--max-tokens", "30", "--", "1, 2, 3, 4, 5,")
+            self.assertEqual(len(answer["ids"]), 30)
+        finally:
+            stopped.kill()
+            stopped.communicate()
+
+    def test_ctrl_c_cancels_and_says_so(self):
+        client = self.daemon.start_ctl("run", *ENDLESS)
+        # Only once it prints has it surely got so far that the signal is caught.
+        os.read(client.stdout.fileno(), 1)
+        client.send_signal(signal.SIGINT)
+        _, complaint = client.communicate(timeout=harness.PATIENCE_S)
+        self.assertEqual(client.returncode, 130)
+        self.assertIn(b"cancelled", complaint)
+
+    def test_cancel_ends_a_sequence_of_another_process(self):
+        client = self.daemon.start_ctl("run", "--json", *ENDLESS)
+        rows = harness.wait_until(self.running_sequences, "it runs")
+        number = str(rows[0].get("sequence", rows[0].get("id")))
+        table = self.daemon.ctl("ps")
+        self.assertIn(number.encode(), table.stdout.split())
+        self.assertEqual(self.daemon.ctl("cancel", number).returncode, 0)
+        out, _ = client.communicate(timeout=harness.PATIENCE_S)
+        self.assertEqual(harness.json.loads(out)["finish_reason"], "cancelled")
+        self.assertEqual(client.returncode, 130)
+
+
+harness.main()
