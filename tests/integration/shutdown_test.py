@@ -1,0 +1,93 @@
+"""SIGTERM and drain: running answers are finished, nothing is left behind, the exit code is 0."""
+
+import json
+import os
+import signal
+import unittest
+
+import harness
+
+SHORT = ["--raw", "--max-tokens", "40", "--", "1, 2, 3, 4, 5,"]
+
+
+class Shutdown(unittest.TestCase):
+    def start(self, *options):
+        daemon = harness.Daemon(*options)
+        self.addCleanup(daemon.stop)
+        return daemon
+
+    def start_answer(self, daemon, *request):
+        """An answer that has begun to stream."""
+        client = daemon.start_ctl("run", *request)
+        first = os.read(client.stdout.fileno(), 1)
+        self.assertNotEqual(first, b"", client.stderr.read() if client.poll() is not None else "")
+        return client, first
+
+    def test_an_idle_daemon_ends_at_once_and_takes_its_sockets_along(self):
+        for which in (signal.SIGTERM, signal.SIGINT):
+            daemon = self.start()
+            self.assertEqual(daemon.end(which), 0, daemon.log())
+            self.assertFalse(os.path.exists(daemon.socket))
+            self.assertFalse(os.path.exists(daemon.control))
+
+    def test_sigterm_lets_a_running_answer_end(self):
+        daemon = self.start()
+        whole = daemon.ctl("run", *SHORT).stdout
+        client, first = self.start_answer(daemon, *SHORT)
+        self.assertEqual(daemon.end(), 0, daemon.log())
+        rest, complaint = client.communicate(timeout=harness.PATIENCE_S)
+        self.assertEqual(client.returncode, 0, complaint)
+        self.assertEqual(first + rest, whole)
+
+    def test_drain_lets_a_running_answer_end_and_then_ends_the_daemon(self):
+        daemon = self.start()
+        whole = daemon.ctl("run", *SHORT).stdout
+        client, first = self.start_answer(daemon, *SHORT)
+        self.assertEqual(daemon.ctl("drain").returncode, 0)
+        rest, complaint = client.communicate(timeout=harness.PATIENCE_S)
+        self.assertEqual(client.returncode, 0, complaint)
+        self.assertEqual(first + rest, whole)
+        self.assertEqual(daemon.process.wait(harness.PATIENCE_S), 0, daemon.log())
+
+    def test_a_killed_daemon_is_a_sentence_to_its_client_and_a_new_one_starts_in_its_place(self):
+        daemon = self.start()
+        client, _ = self.start_answer(daemon, "--raw", "--logit-bias", "2=-inf", "--logit-bias", "0=-inf", "--",
+                                      "1, 2, 3, 4, 5,")
+        daemon.process.kill()
+        daemon.process.wait()
+        _, complaint = client.communicate(timeout=harness.PATIENCE_S)
+        self.assertEqual(client.returncode, 3, complaint)
+        self.assertTrue(complaint.decode().rstrip("\n").rsplit("\n", 1)[-1].startswith("inferctl: "), complaint)
+        # What the killed daemon left in its folder must not stop the next one.
+        command = [harness.binary("inferd"), "--model", harness.model_path(), "--runtime-dir", daemon.runtime]
+        with open(daemon.log_path, "ab") as log:
+            daemon.process = harness.subprocess.Popen(command, stdin=harness.subprocess.DEVNULL, stdout=log, stderr=log)
+        harness.wait_until(daemon._answers, "the second daemon answers")
+        self.assertEqual(len(daemon.answer(*SHORT)["ids"]), 40)
+
+    def test_a_second_daemon_in_the_same_folder_is_refused(self):
+        daemon = self.start()
+        done = harness.subprocess.run(
+            [harness.binary("inferd"), "--model", harness.model_path(), "--runtime-dir", daemon.runtime],
+            capture_output=True, timeout=harness.PATIENCE_S)
+        self.assertEqual(done.returncode, 69, done.stderr)
+        self.assertIn(daemon.runtime, (done.stderr + done.stdout).decode())
+        self.assertEqual(len(daemon.answer(*SHORT)["ids"]), 40)
+
+    def test_a_missing_model_file_is_a_sentence_and_an_exit_code(self):
+        with harness.tempfile.TemporaryDirectory() as folder:
+            done = harness.subprocess.run(
+                [harness.binary("inferd"), "--model", folder + "/no.gguf", "--runtime-dir", folder + "/run"],
+                capture_output=True, timeout=harness.PATIENCE_S)
+            self.assertEqual(done.returncode, 66, done.stderr)
+            self.assertIn(folder + "/no.gguf", (done.stderr + done.stdout).decode())
+
+    def test_reload_and_log_level_leave_the_daemon_running(self):
+        daemon = self.start()
+        self.assertEqual(daemon.ctl("log-level", "debug").returncode, 0)
+        daemon.process.send_signal(signal.SIGHUP)
+        self.assertEqual(json.loads(daemon.ctl("status", "--json").stdout)["pid"], daemon.process.pid)
+        self.assertEqual(len(daemon.answer(*SHORT)["ids"]), 40)
+
+
+harness.main()
