@@ -1,0 +1,66 @@
+// How things stand on the engine thread, copied between two steps for the control socket.
+// Owner: made by the engine thread, then a value of the control thread. No references into live state.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "daemon/histogram.h"
+#include "engine/engine.h"
+#include "memory/page_pool.h"
+#include "scheduler/request.h"
+
+namespace inferd::daemon {
+
+// Who is at the other end of a session: the kernel's word, and what the client calls itself.
+struct SessionFacts {
+  SessionId id;
+  UserId user;
+  pid_t pid = 0;
+  std::string client;
+  int64_t connected_ns = 0;
+};
+
+// Counters of the step loop, monotonic since start.
+struct LoopCounters {
+  uint64_t turns = 0;              // of the loop, idle ones included
+  uint64_t steps = 0;              // that ran the model
+  uint64_t requests = 0;           // accepted
+  uint64_t requests_refused = 0;
+  uint64_t sessions = 0;           // ever added
+  uint64_t sessions_broken = 0;    // ended for breaking the protocol
+  uint64_t sessions_stalled = 0;   // ended for not reading
+  uint64_t doorbells = 0;          // rung for clients
+  uint64_t tokens_published = 0;
+  Histogram step;                  // model and sampling, one step
+  Histogram ttft;                  // submission drained to first token
+  Histogram itl;                   // between tokens of a sequence
+};
+
+struct SequenceEntry {
+  scheduler::SequenceInfo info;
+  int64_t age_ns = 0;
+};
+
+struct SessionEntry {
+  SessionFacts facts;
+  uint32_t sequences = 0;
+  bool stalled = false;
+  int64_t age_ns = 0;
+};
+
+struct EngineSnapshot {
+  scheduler::SchedulerStats scheduler;
+  memory::PageCounts pages;
+  LoopCounters loop;
+  engine::EngineCounters engine;
+  std::vector<SequenceEntry> sequences;  // oldest first
+  std::vector<SessionEntry> sessions;    // by id
+  bool draining = false;
+};
+
+}  // namespace inferd::daemon

@@ -1,0 +1,124 @@
+// StepLoop: which rings are polled and which ring a bell; how the engine thread sleeps.
+//
+// A session is awake (its submission ring is looked at in every turn) or asleep (it is not, and its
+// client rings a bell that epoll reports). The protocol that loses no wake-up is in ipc/ring.h.
+#include <sys/epoll.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+
+#include "base/check.h"
+#include "daemon/step_loop.h"
+
+namespace inferd::daemon {
+
+namespace {
+
+// A session that submitted nothing in so many turns is put to sleep.
+constexpr uint32_t kEmptyPollsMax = 64;
+// Idle for so long, the pages' memory goes back to the operating system.
+constexpr int64_t kGiveBackAfterNs = 2'000'000'000;
+constexpr int64_t kMillisecondNs = 1'000'000;
+
+}  // namespace
+
+void StepLoop::watch_bell(EngineSession& session) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = session.facts().id.value;
+  session.bell_watched = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD,
+                                     session.rings().submission_bell_fd(), &event) == 0;
+  if (!session.bell_watched) {
+    end_session(session, ErrorCode::kResourceExhausted,
+                "the daemon cannot watch another client; see /proc/sys/fs/epoll/max_user_watches");
+  }
+}
+
+void StepLoop::unwatch_bell(EngineSession& session) {
+  if (!session.bell_watched) return;
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, session.rings().submission_bell_fd(), nullptr);
+  session.bell_watched = false;
+}
+
+// Puts sessions to sleep: those that were quiet for long, or all of them before the loop blocks.
+// Returns false if one of those turned out to have submitted something.
+bool StepLoop::arm_sessions(bool all) {
+  bool quiet = true;
+  std::erase_if(awake_, [&](EngineSession* session) {
+    if (session->ended || (!all && session->empty_polls < kEmptyPollsMax)) return false;
+    if (session->rings().prepare_sleep()) {
+      session->awake = false;
+      return true;
+    }
+    // Full rings are not drained, however much waits in them: that is no reason to stay up.
+    if (session->drain_quota() > 0) quiet = false;
+    return false;
+  });
+  return quiet;
+}
+
+int StepLoop::wait_timeout_ms(int64_t now_ns) const {
+  int64_t timeout_ns = INT64_MAX;
+  for (const auto& [id, session] : sessions_) {
+    if (!session->paused) continue;
+    // Its client reads without ringing, so look again soon, less often the longer it takes.
+    const int64_t stalled_ns = now_ns - session->stalled_since_ns;
+    timeout_ns = std::min(timeout_ns, std::clamp(stalled_ns / 8, kMillisecondNs,
+                                                 50 * kMillisecondNs));
+  }
+  if (drain_deadline_ns_) timeout_ns = std::min(timeout_ns, *drain_deadline_ns_ - now_ns);
+  if (pages_to_give_back_) {
+    timeout_ns = std::min(timeout_ns, idle_since_ns_ + kGiveBackAfterNs - now_ns);
+  }
+  if (timeout_ns == INT64_MAX) return -1;
+  // Rounded up: waking just before a deadline would spin until it.
+  return static_cast<int>(std::clamp<int64_t>(timeout_ns, 0, 3'600'000 * kMillisecondNs) /
+                              kMillisecondNs + 1);
+}
+
+void StepLoop::wait_for_events(bool may_block) {
+  int timeout_ms = 0;
+  const bool quiet = arm_sessions(may_block);
+  if (may_block && quiet) {
+    const int64_t now_ns = parts_.clock.now_ns();
+    if (pages_to_give_back_ && now_ns - idle_since_ns_ >= kGiveBackAfterNs) give_back_idle_pages();
+    timeout_ms = wait_timeout_ms(now_ns);
+  }
+  std::array<epoll_event, 64> events;
+  const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout_ms);
+  for (int i = 0; i < count; ++i) {
+    const epoll_event& event = events[static_cast<size_t>(i)];
+    if (event.data.u64 != 0) take_bell(SessionId(event.data.u64), event.events);
+  }
+}
+
+void StepLoop::take_bell(SessionId id, uint32_t epoll_events) {
+  EngineSession* session = find_session(id);
+  if (session == nullptr || session->ended) return;
+  if ((epoll_events & (EPOLLHUP | EPOLLERR)) != 0) {
+    // No writer is left: the client closed its bell, most likely by dying. What it submitted last
+    // is nobody's any more.
+    unwatch_bell(*session);
+    end_session(*session, ErrorCode::kUnavailable, "the client closed its end of the session");
+    return;
+  }
+  session->rings().wake();
+  session->empty_polls = 0;
+  if (!session->awake) {
+    session->awake = true;
+    awake_.push_back(session);
+  }
+}
+
+void StepLoop::give_back_idle_pages() {
+  std::array<PageId, 256> pages;
+  size_t count;
+  do {
+    count = parts_.memory.pool().give_back(PageCount(0), pages);
+    for (size_t i = 0; i < count; ++i) parts_.engine.page_released(pages[i]);
+  } while (count == pages.size());
+  pages_to_give_back_ = false;
+}
+
+}  // namespace inferd::daemon
