@@ -1,8 +1,8 @@
 #include "tools/inferctl/answer.h"
 
-#include <csignal>
 #include <charconv>
 #include <cmath>
+#include <csignal>
 #include <limits>
 
 namespace inferd::inferctl {
@@ -49,8 +49,9 @@ Result<inferd_logit_bias> parse_logit_bias(const std::string& text) {
     const auto bias = std::from_chars(id.ptr + 1, end, entry.bias);
     if (bias.ec == std::errc() && bias.ptr == end && !std::isnan(entry.bias)) return entry;
   }
-  return Error(ErrorCode::kInvalidArgument,
-               "--logit-bias takes a token id and a number, as in 42=-1.5 or 42=-inf, not '" + text + "'");
+  return Error(
+      ErrorCode::kInvalidArgument,
+      "--logit-bias takes a token id and a number, as in 42=-1.5 or 42=-inf, not '" + text + "'");
 }
 
 }  // namespace
@@ -72,8 +73,8 @@ Result<Sampling> Sampling::from_arguments(const Arguments& arguments) {
                 arguments.decimal("frequency-penalty", s.frequency_penalty, -100, 100));
   INFERD_ASSIGN(const uint64_t last_n,
                 arguments.unsigned_number("penalty-last-n", s.penalty_last_n, 0, kUint32Max));
-  INFERD_ASSIGN(const uint64_t seed, arguments.unsigned_number(
-                                         "seed", s.seed, 0, std::numeric_limits<uint64_t>::max()));
+  INFERD_ASSIGN(const uint64_t seed,
+                arguments.unsigned_number("seed", s.seed, 0, std::numeric_limits<uint64_t>::max()));
   INFERD_ASSIGN(const uint64_t max_tokens,
                 arguments.unsigned_number("max-tokens", s.max_tokens, 1, kUint32Max));
   s.temperature = static_cast<float>(temperature);
@@ -93,7 +94,8 @@ Result<Sampling> Sampling::from_arguments(const Arguments& arguments) {
   sampling.stop_ = arguments.texts("stop");
   for (const std::string& stop : sampling.stop_) {
     if (stop.empty()) {
-      return Error(ErrorCode::kInvalidArgument, "--stop takes a text, and this one is empty; leave it out");
+      return Error(ErrorCode::kInvalidArgument,
+                   "--stop takes a text, and this one is empty; leave it out");
     }
   }
   return sampling;
@@ -138,7 +140,8 @@ Result<Answer> read_answer(const Connection& connection, const inferd_prompt& pr
     if (status != INFERD_OK) return take_error(status, error);
     answer.ids.insert(answer.ids.end(), event.ids, event.ids + event.ids_count);
     if (event.logprobs != nullptr) {
-      answer.logprobs.insert(answer.logprobs.end(), event.logprobs, event.logprobs + event.ids_count);
+      answer.logprobs.insert(answer.logprobs.end(), event.logprobs,
+                             event.logprobs + event.ids_count);
     }
     if (event.top_logprobs != nullptr) {
       answer.top_logprobs_count = event.top_logprobs_count;
@@ -163,8 +166,9 @@ Result<std::string> chat_request(const nlohmann::ordered_json& messages) {
   try {
     return request.dump();
   } catch (const nlohmann::json::type_error&) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "a chat message must be UTF-8, and this one is not; pass it with --raw, or convert it");
+    return Error(
+        ErrorCode::kInvalidArgument,
+        "a chat message must be UTF-8, and this one is not; pass it with --raw, or convert it");
   }
 }
 

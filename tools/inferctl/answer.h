@@ -1,5 +1,5 @@
-// One answer from the daemon: sampling options from the command line, the wait for its events, Ctrl-C.
-// Owner: inferctl; shared by `run` and `chat`. One thread.
+// One answer from the daemon: sampling options from the command line, the wait for its events,
+// Ctrl-C. Owner: inferctl; shared by `run` and `chat`. One thread.
 #pragma once
 
 #include <functional>
@@ -15,7 +15,8 @@ namespace inferd::inferctl {
 
 // The options that `run` and `chat` have in common.
 inline constexpr OptionSpec kSamplingOptions[] = {
-    {"model", "NAME", "which of the daemon's models (default: its first; inferctl list shows them)"},
+    {"model", "NAME",
+     "which of the daemon's models (default: its first; inferctl list shows them)"},
     {"temperature", "T", "0 takes the likeliest token each time (default 0)"},
     {"top-k", "N", "draw among the N likeliest tokens (0: all)"},
     {"top-p", "P", "draw among the likeliest tokens that together reach probability P (1: all)"},
@@ -59,8 +60,8 @@ struct Answer {
   inferd_usage usage{};
 };
 
-// Submits the prompt and reads its answer to the end; `on_text` gets each piece as it comes. While it
-// waits, Ctrl-C (SIGINT) and SIGTERM cancel the sequence, and the answer ends as cancelled.
+// Submits the prompt and reads its answer to the end; `on_text` gets each piece as it comes. While
+// it waits, Ctrl-C (SIGINT) and SIGTERM cancel the sequence, and the answer ends as cancelled.
 Result<Answer> read_answer(const Connection& connection, const inferd_prompt& prompt,
                            const inferd_sampling* sampling,
                            const std::function<void(std::string_view)>& on_text);

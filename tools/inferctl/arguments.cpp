@@ -70,9 +70,8 @@ Result<uint64_t> Arguments::unsigned_number(std::string_view name, uint64_t fall
   if (error != std::errc() || stop != end || value < min || value > max) {
     std::string range = "from " + std::to_string(min);
     if (max != std::numeric_limits<uint64_t>::max()) range += " to " + std::to_string(max);
-    return Error(ErrorCode::kInvalidArgument, "--" + std::string(name) +
-                                                  " takes a whole number " + range + ", not '" +
-                                                  *typed + "'");
+    return Error(ErrorCode::kInvalidArgument, "--" + std::string(name) + " takes a whole number " +
+                                                  range + ", not '" + *typed + "'");
   }
   return value;
 }
@@ -109,7 +108,8 @@ Result<Arguments> parse_arguments(std::span<const std::string> words,
     }
     if (!word.starts_with("--")) {
       return Error(ErrorCode::kInvalidArgument,
-                   "'" + word + "' is no option (they begin with two dashes); to pass it as a text, " +
+                   "'" + word +
+                       "' is no option (they begin with two dashes); to pass it as a text, " +
                        "write -- before it");
     }
     const size_t equals = word.find('=');
@@ -130,8 +130,8 @@ Result<Arguments> parse_arguments(std::span<const std::string> words,
     } else if (i + 1 < words.size()) {
       values.push_back(words[++i]);
     } else {
-      return Error(ErrorCode::kInvalidArgument, "--" + name + " needs a value: --" + name + " " +
-                                                    std::string(option->value));
+      return Error(ErrorCode::kInvalidArgument,
+                   "--" + name + " needs a value: --" + name + " " + std::string(option->value));
     }
   }
   return arguments;
@@ -171,7 +171,7 @@ std::string_view nearest_name(std::string_view word, std::span<const std::string
 Result<std::vector<int32_t>> parse_ids(std::string_view text) {
   constexpr std::string_view kBetween = " \t\r\n,";
   std::string_view rest = text;
-  const auto trim = [&rest] {
+  const auto trim = [&] {
     const size_t first = rest.find_first_not_of(kBetween);
     rest.remove_prefix(std::min(first, rest.size()));
   };

@@ -46,8 +46,8 @@ class Arguments {
 };
 
 // Sorts words into options and positionals. `--` ends the options; a lone `-` is a positional.
-// Errors: kInvalidArgument for an unknown option (naming the nearest known one), a missing or unwanted
-// value, an option given twice that may not repeat.
+// Errors: kInvalidArgument for an unknown option (naming the nearest known one), a missing or
+// unwanted value, an option given twice that may not repeat.
 Result<Arguments> parse_arguments(std::span<const std::string> words,
                                   std::span<const OptionSpec> options);
 

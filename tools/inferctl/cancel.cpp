@@ -22,7 +22,8 @@ Result<ExitCode> cancel(const Arguments& arguments) {
     return Error(ErrorCode::kInvalidArgument,
                  "cancel: give the number of a sequence; inferctl ps shows those there are");
   }
-  INFERD_ASSIGN(const ordered_json reply, call_control(arguments, "Cancel", {{"sequence", sequence}}));
+  INFERD_ASSIGN(const ordered_json reply,
+                call_control(arguments, "Cancel", {{"sequence", sequence}}));
   if (arguments.has("json")) {
     print_json(reply);
   } else {
@@ -34,10 +35,14 @@ Result<ExitCode> cancel(const Arguments& arguments) {
 }  // namespace
 
 const Command& cancel_command() {
-  static const Command command{
-      "cancel", "SEQUENCE", "end a sequence",
-      "Ends the sequence with this number, as inferctl ps shows it. Its client hears \"cancelled\".",
-      kOptions, 1, cancel};
+  static const Command command{"cancel",
+                               "SEQUENCE",
+                               "end a sequence",
+                               "Ends the sequence with this number, as inferctl ps shows it. Its "
+                               "client hears \"cancelled\".",
+                               kOptions,
+                               1,
+                               cancel};
   return command;
 }
 

@@ -1,5 +1,5 @@
-// inferctl chat: a conversation in the terminal. The conversation lives here; the daemon sees each turn
-// as a request of its own.
+// inferctl chat: a conversation in the terminal. The conversation lives here; the daemon sees each
+// turn as a request of its own.
 
 #include <unistd.h>
 
@@ -65,8 +65,9 @@ Result<void> Chat::connect() {
   INFERD_ASSIGN(connection_, connect_client(arguments_, arguments_.text("model").value_or("")));
   INFERD_ASSIGN(const inferd_model_info info, model_info(connection_));
   if (!info.has_chat_template) {
-    return Error(ErrorCode::kUnsupported, std::string("the model ") + info.name +
-                                              " has no chat template; use inferctl run --raw with it");
+    return Error(ErrorCode::kUnsupported,
+                 std::string("the model ") + info.name +
+                     " has no chat template; use inferctl run --raw with it");
   }
   return {};
 }
@@ -126,7 +127,8 @@ void Chat::ask(std::string question) {
   std::cout << '\n' << std::flush;
   usage_ = answer.value().usage;
   messages_.push_back({{"role", "assistant"}, {"content", answer.value().text}});
-  if (const std::string note = finish_note(answer.value()); !note.empty()) std::cerr << note << '\n';
+  if (const std::string note = finish_note(answer.value()); !note.empty())
+    std::cerr << note << '\n';
 }
 
 void Chat::retry() {
@@ -164,11 +166,13 @@ bool Chat::obey(const std::string& line) {
   } else if (name == "/save" && !rest.empty()) {
     save(rest);
   } else if (name == "/usage") {
-    std::fprintf(stderr, "prompt %u tokens (%u cached), answer %u; first after %.0f ms, then every %.1f ms\n",
-                 usage_.prompt_tokens, usage_.cached_tokens, usage_.completion_tokens, usage_.ttft_ms,
-                 usage_.itl_ms);
+    std::fprintf(
+        stderr,
+        "prompt %u tokens (%u cached), answer %u; first after %.0f ms, then every %.1f ms\n",
+        usage_.prompt_tokens, usage_.cached_tokens, usage_.completion_tokens, usage_.ttft_ms,
+        usage_.itl_ms);
   } else {
-    constexpr std::string_view kNames[] = {"/exit", "/help", "/reset", "/system",
+    constexpr std::string_view kNames[] = {"/exit",  "/help", "/reset", "/system",
                                            "/retry", "/save", "/usage"};
     const std::string_view near = nearest_name(name, kNames);
     if (name == "/save") {
@@ -221,8 +225,10 @@ const Command& chat_command() {
       "Reads questions line by line and streams the answers, with line editing and history.\n"
       "Lines that begin with / are commands:\n" +
       std::string(kChatHelp) +
-      "Typed lines are kept for the next time in ${XDG_STATE_HOME:-~/.local/state}/inferd/chat_history.";
-  static const Command command{"chat", "", "talk with a model in the terminal", details, options, 0, chat};
+      "Typed lines are kept for the next time in "
+      "${XDG_STATE_HOME:-~/.local/state}/inferd/chat_history.";
+  static const Command command{"chat", "",  "talk with a model in the terminal", details, options,
+                               0,      chat};
   return command;
 }
 

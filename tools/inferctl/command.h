@@ -34,7 +34,8 @@ struct Command {
 
 // Options that every command takes; main() adds them to each command's table.
 inline constexpr OptionSpec kSocketOption{
-    "socket", "PATH", "the daemon's socket for clients (else $INFERD_SOCKET, then the usual places)"};
+    "socket", "PATH",
+    "the daemon's socket for clients (else $INFERD_SOCKET, then the usual places)"};
 inline constexpr OptionSpec kControlSocketOption{
     "control-socket", "PATH",
     "the daemon's control socket (else $INFERD_CONTROL_SOCKET, then beside the clients' socket)"};

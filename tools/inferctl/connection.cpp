@@ -4,7 +4,8 @@ namespace inferd::inferctl {
 
 Error take_error(inferd_status status, inferd_error* error) {
   INFERD_CHECK(status != INFERD_OK);
-  std::string sentence = error != nullptr ? inferd_error_message(error) : inferd_status_name(status);
+  std::string sentence =
+      error != nullptr ? inferd_error_message(error) : inferd_status_name(status);
   inferd_error_free(error);
   return Error(static_cast<ErrorCode>(status), std::move(sentence));
 }
@@ -62,8 +63,8 @@ Result<std::string> render_chat(const Connection& connection, const std::string&
   int32_t* ids = nullptr;
   size_t count = 0;
   inferd_error* error = nullptr;
-  const inferd_status status = inferd_render_chat(connection.get(), chat_json.data(), chat_json.size(),
-                                                  &ids, &count, &error);
+  const inferd_status status = inferd_render_chat(connection.get(), chat_json.data(),
+                                                  chat_json.size(), &ids, &count, &error);
   if (status != INFERD_OK) return take_error(status, error);
   const std::vector<int32_t> copy(ids, ids + count);
   inferd_free(ids);

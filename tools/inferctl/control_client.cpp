@@ -42,7 +42,8 @@ Result<UniqueFd> connect_to(const std::string& path) {
   std::memcpy(address.sun_path, path.c_str(), path.size() + 1);
   UniqueFd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd) return errno_error("a socket could not be made", errno);
-  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) return fd;
+  if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+    return fd;
   switch (errno) {
     case ENOENT:
     case ECONNREFUSED:
@@ -58,8 +59,9 @@ Result<UniqueFd> connect_to(const std::string& path) {
                        "; ask the administrator to add you to the group that owns it");
     case EPROTOTYPE:
       return Error(ErrorCode::kInvalidArgument,
-                   path + " is not a control socket (it may be the one for clients); the control "
-                          "socket is usually called control.sock");
+                   path +
+                       " is not a control socket (it may be the one for clients); the control "
+                       "socket is usually called control.sock");
     default:
       return errno_error("connecting to " + path + " failed", errno);
   }
@@ -93,14 +95,16 @@ Result<std::string> receive_message(int fd) {
     message.append(buffer.begin(), nul);
     if (nul != end) return message;
     if (message.size() > kReplyBytesMax) {
-      return Error(ErrorCode::kProtocol, "the reply on the control socket does not end; is it inferd's?");
+      return Error(ErrorCode::kProtocol,
+                   "the reply on the control socket does not end; is it inferd's?");
     }
   }
 }
 
 // A Varlink error reply in words: the daemon's own sentence where it sent one.
 Error error_of_reply(const ordered_json& reply, std::string_view method) {
-  const std::string name = reply.at("error").is_string() ? reply.at("error").get<std::string>() : "";
+  const std::string name =
+      reply.at("error").is_string() ? reply.at("error").get<std::string>() : "";
   std::string sentence;
   ErrorCode code = ErrorCode::kInternal;
   if (const auto parameters = reply.find("parameters");
@@ -114,7 +118,8 @@ Error error_of_reply(const ordered_json& reply, std::string_view method) {
     code = ErrorCode::kUnsupported;
     sentence = "this daemon does not know " + std::string(method) +
                "; daemon and inferctl are of different versions";
-  } else if (name == "org.varlink.service.PermissionDenied" || name.ends_with(".PermissionDenied")) {
+  } else if (name == "org.varlink.service.PermissionDenied" ||
+             name.ends_with(".PermissionDenied")) {
     code = ErrorCode::kPermissionDenied;
   } else if (name.ends_with(".InvalidParameter") || name.ends_with(".InvalidArgument")) {
     code = ErrorCode::kInvalidArgument;
@@ -152,14 +157,15 @@ Result<ordered_json> call_control_at(const std::string& path, std::string_view m
   INFERD_ASSIGN(const std::string message, receive_message(fd.get()));
   ordered_json reply = ordered_json::parse(message, nullptr, false);
   if (!reply.is_object()) {
-    return Error(ErrorCode::kProtocol,
-                 "what answers on " + path + " does not speak the control protocol; is it inferd's?");
+    return Error(ErrorCode::kProtocol, "what answers on " + path +
+                                           " does not speak the control protocol; is it inferd's?");
   }
   if (reply.contains("error")) return error_of_reply(reply, method);
   const auto found = reply.find("parameters");
   if (found == reply.end()) return ordered_json::object();
   if (!found->is_object()) {
-    return Error(ErrorCode::kProtocol, "the daemon's reply on " + path + " has no object of parameters");
+    return Error(ErrorCode::kProtocol,
+                 "the daemon's reply on " + path + " has no object of parameters");
   }
   return ordered_json(std::move(*found));
 }

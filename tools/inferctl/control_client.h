@@ -20,9 +20,9 @@ std::string control_socket_path(const Arguments& arguments);
 // answered, as long as that takes.
 // Errors: kUnavailable if no daemon is there, kPermissionDenied, kProtocol, and whatever the daemon
 // replies, with its sentence.
-Result<nlohmann::ordered_json> call_control(const Arguments& arguments, std::string_view method,
-                                            nlohmann::ordered_json parameters =
-                                                nlohmann::ordered_json::object());
+Result<nlohmann::ordered_json> call_control(
+    const Arguments& arguments, std::string_view method,
+    nlohmann::ordered_json parameters = nlohmann::ordered_json::object());
 
 // The same over a socket whose path is known. For tests.
 Result<nlohmann::ordered_json> call_control_at(const std::string& path, std::string_view method,

@@ -38,9 +38,9 @@ Result<std::vector<int32_t>> read_ids() {
 Result<void> check_ids(const std::vector<int32_t>& ids, uint32_t vocabulary) {
   for (const int32_t id : ids) {
     if (static_cast<uint32_t>(id) >= vocabulary) {
-      return Error(ErrorCode::kInvalidArgument,
-                   "the model has no token " + std::to_string(id) + "; its ids end at " +
-                       std::to_string(vocabulary - 1));
+      return Error(ErrorCode::kInvalidArgument, "the model has no token " + std::to_string(id) +
+                                                    "; its ids end at " +
+                                                    std::to_string(vocabulary - 1));
     }
   }
   return {};
@@ -72,12 +72,17 @@ Result<ExitCode> detokenize_input(const Arguments& arguments) {
 }  // namespace
 
 const Command& detokenize_command() {
-  static const Command command{
-      "detokenize", "< IDS", "token ids to text",
-      "Reads ids from standard input, separated by spaces, commas or newlines, or as tokenize --json\n"
-      "prints them, and writes their text, byte for byte, without a newline of its own; with --json\n"
-      "as {\"text\": ...}.",
-      kOptions, 0, detokenize_input};
+  static const Command command{"detokenize",
+                               "< IDS",
+                               "token ids to text",
+                               "Reads ids from standard input, separated by spaces, commas or "
+                               "newlines, or as tokenize --json\n"
+                               "prints them, and writes their text, byte for byte, without a "
+                               "newline of its own; with --json\n"
+                               "as {\"text\": ...}.",
+                               kOptions,
+                               0,
+                               detokenize_input};
   return command;
 }
 

@@ -27,9 +27,13 @@ Result<ExitCode> drain(const Arguments& arguments) {
 
 const Command& drain_command() {
   static const Command command{
-      "drain", "", "finish running requests, then end the daemon",
+      "drain",
+      "",
+      "finish running requests, then end the daemon",
       "The daemon takes no new requests, finishes those that run, and ends.",
-      kOptions, 0, drain};
+      kOptions,
+      0,
+      drain};
   return command;
 }
 

@@ -21,8 +21,8 @@ volatile std::sig_atomic_t g_line_interrupted = 0;
 
 extern "C" void on_line_interrupt(int) { g_line_interrupted = 1; }
 
-// The signals let in while a key is awaited, and only then: SIGINT is blocked outside of that wait, so
-// that none is lost between looking at the flag and falling asleep.
+// The signals let in while a key is awaited, and only then: SIGINT is blocked outside of that wait,
+// so that none is lost between looking at the flag and falling asleep.
 sigset_t g_waiting_mask;
 
 // Readline's source of keys. Ctrl-C empties the line and accepts it.
@@ -44,7 +44,8 @@ int read_key(FILE*) {
 }
 
 void make_folders_of(const std::string& path) {
-  for (size_t slash = path.find('/', 1); slash != std::string::npos; slash = path.find('/', slash + 1)) {
+  for (size_t slash = path.find('/', 1); slash != std::string::npos;
+       slash = path.find('/', slash + 1)) {
     ::mkdir(path.substr(0, slash).c_str(), 0700);
   }
 }

@@ -20,7 +20,8 @@ class LineReader {
   LineReader& operator=(const LineReader&) = delete;
 
   bool interactive() const { return interactive_; }
-  // Blocks. kInterrupted: Ctrl-C, which throws the unfinished line away. kEnd: Ctrl-D or end of file.
+  // Blocks. kInterrupted: Ctrl-C, which throws the unfinished line away. kEnd: Ctrl-D or end of
+  // file.
   Outcome read(const std::string& prompt, std::string& line);
 
  private:

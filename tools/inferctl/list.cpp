@@ -25,9 +25,13 @@ Result<ExitCode> list(const Arguments& arguments) {
 
 const Command& list_command() {
   static const Command command{
-      "list", "", "the daemon's models",
+      "list",
+      "",
+      "the daemon's models",
       "Prints the models that the daemon holds; the names are what --model of run and chat takes.",
-      kOptions, 0, list};
+      kOptions,
+      0,
+      list};
   return command;
 }
 

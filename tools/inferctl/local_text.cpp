@@ -19,8 +19,9 @@ Result<LocalText> LocalText::open(const std::string& path) {
   const std::vector<uint8_t>& bytes = *tables_bytes;
   text.block_.resize((bytes.size() + sizeof(uint64_t) - 1) / sizeof(uint64_t));
   std::memcpy(text.block_.data(), bytes.data(), bytes.size());
-  INFERD_ASSIGN(const TextTables tables,
-                TextTables::open({reinterpret_cast<const uint8_t*>(text.block_.data()), bytes.size()}));
+  INFERD_ASSIGN(
+      const TextTables tables,
+      TextTables::open({reinterpret_cast<const uint8_t*>(text.block_.data()), bytes.size()}));
   INFERD_ASSIGN(Tokenizer tokenizer, Tokenizer::create(tables));
   text.tokenizer_ = std::make_unique<Tokenizer>(std::move(tokenizer));
   return text;

@@ -1,6 +1,5 @@
-// The text side of a model file, without a daemon: its tokenizer and chat template. A vocabulary-only
-// GGUF is enough.
-// Owner: inferctl. One thread.
+// The text side of a model file, without a daemon: its tokenizer and chat template. A
+// vocabulary-only GGUF is enough. Owner: inferctl. One thread.
 #pragma once
 
 #include <memory>

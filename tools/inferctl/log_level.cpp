@@ -31,10 +31,14 @@ Result<ExitCode> log_level(const Arguments& arguments) {
 }  // namespace
 
 const Command& log_level_command() {
-  static const Command command{
-      "log-level", "LEVEL", "change how much the daemon logs",
-      "LEVEL is one of trace, debug, info, warn, error, off. It holds until the daemon ends or reloads.",
-      kOptions, 1, log_level};
+  static const Command command{"log-level",
+                               "LEVEL",
+                               "change how much the daemon logs",
+                               "LEVEL is one of trace, debug, info, warn, error, off. It holds "
+                               "until the daemon ends or reloads.",
+                               kOptions,
+                               1,
+                               log_level};
   return command;
 }
 

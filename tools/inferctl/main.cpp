@@ -17,9 +17,9 @@ namespace inferd::inferctl {
 namespace {
 
 std::array<const Command*, 14> all_commands() {
-  return {&run_command(),      &chat_command(),       &status_command(),  &list_command(),
-          &ps_command(),       &cancel_command(),     &verify_command(),  &drain_command(),
-          &reload_command(),   &log_level_command(),  &metrics_command(), &tokenize_command(),
+  return {&run_command(),        &chat_command(),      &status_command(),  &list_command(),
+          &ps_command(),         &cancel_command(),    &verify_command(),  &drain_command(),
+          &reload_command(),     &log_level_command(), &metrics_command(), &tokenize_command(),
           &detokenize_command(), &template_command()};
 }
 
@@ -59,8 +59,8 @@ int complain(const std::string& sentence, ExitCode code) {
   return static_cast<int>(code);
 }
 
-// The global options may also stand before the command: the command is the first word that is neither
-// one of them nor a value of one.
+// The global options may also stand before the command: the command is the first word that is
+// neither one of them nor a value of one.
 size_t command_index(const std::vector<std::string>& words) {
   size_t i = 0;
   while (i < words.size()) {

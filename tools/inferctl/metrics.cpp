@@ -27,11 +27,15 @@ Result<ExitCode> metrics(const Arguments& arguments) {
 }  // namespace
 
 const Command& metrics_command() {
-  static const Command command{
-      "metrics", "", "counters and gauges, as Prometheus text",
-      "Prints the daemon's figures in the text format that Prometheus reads; with --json as the reply\n"
-      "came, the text in the field \"text\".",
-      kOptions, 0, metrics};
+  static const Command command{"metrics",
+                               "",
+                               "counters and gauges, as Prometheus text",
+                               "Prints the daemon's figures in the text format that Prometheus "
+                               "reads; with --json as the reply\n"
+                               "came, the text in the field \"text\".",
+                               kOptions,
+                               0,
+                               metrics};
   return command;
 }
 

@@ -134,8 +134,8 @@ std::string for_terminal(std::string_view text) {
     const auto byte = static_cast<unsigned char>(text[i]);
     const bool c0 = (byte < 0x20 && byte != '\t' && byte != '\n') || byte == 0x7F;
     // U+0080 to U+009F, the second range of control characters, as UTF-8.
-    const bool c1 = byte == 0xC2 && i + 1 < text.size() &&
-                    static_cast<unsigned char>(text[i + 1]) < 0xA0;
+    const bool c1 =
+        byte == 0xC2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xA0;
     if (!c0 && !c1) {
       safe += text[i];
       continue;

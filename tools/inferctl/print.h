@@ -33,12 +33,13 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Prints an array of objects as a table: `columns_first` in this order where they occur, then whatever
-// other plain fields there are. `if_empty` is printed instead of a table without rows.
+// Prints an array of objects as a table: `columns_first` in this order where they occur, then
+// whatever other plain fields there are. `if_empty` is printed instead of a table without rows.
 void print_rows(const nlohmann::ordered_json& rows, const std::vector<std::string>& columns_first,
                 const std::string& if_empty);
 
-// A field of a reply in words: "-" if it is missing, a text without quotes, a float with one decimal.
+// A field of a reply in words: "-" if it is missing, a text without quotes, a float with one
+// decimal.
 std::string field(const nlohmann::ordered_json& object, const std::string& name);
 // The field as a number, 0 if it is missing or no number.
 double number_field(const nlohmann::ordered_json& object, const std::string& name);

@@ -15,7 +15,8 @@ Result<ExitCode> ps(const Arguments& arguments) {
     print_json(reply);
   } else {
     print_rows(reply.value("sequences", nlohmann::ordered_json::array()),
-               {"sequence", "id", "user", "pid", "client", "model", "state"}, "Nothing is running.");
+               {"sequence", "id", "user", "pid", "client", "model", "state"},
+               "Nothing is running.");
   }
   return ExitCode::kOk;
 }
@@ -23,11 +24,15 @@ Result<ExitCode> ps(const Arguments& arguments) {
 }  // namespace
 
 const Command& ps_command() {
-  static const Command command{
-      "ps", "", "the sequences that run or wait",
-      "Prints one line for each sequence: whose it is, how far it has come. Without privilege a user\n"
-      "sees only their own.",
-      kOptions, 0, ps};
+  static const Command command{"ps",
+                               "",
+                               "the sequences that run or wait",
+                               "Prints one line for each sequence: whose it is, how far it has "
+                               "come. Without privilege a user\n"
+                               "sees only their own.",
+                               kOptions,
+                               0,
+                               ps};
   return command;
 }
 

@@ -40,11 +40,15 @@ Result<ExitCode> reload(const Arguments& arguments) {
 }  // namespace
 
 const Command& reload_command() {
-  static const Command command{
-      "reload", "", "read the configuration again",
-      "The daemon reads its configuration file again and takes over what can change while it runs;\n"
-      "it says what needs a restart.",
-      kOptions, 0, reload};
+  static const Command command{"reload",
+                               "",
+                               "read the configuration again",
+                               "The daemon reads its configuration file again and takes over what "
+                               "can change while it runs;\n"
+                               "it says what needs a restart.",
+                               kOptions,
+                               0,
+                               reload};
   return command;
 }
 

@@ -20,7 +20,8 @@ constexpr OptionSpec kRunOptions[] = {
     {"special", "", "with --raw: names of control tokens in the prompt become those tokens"},
     {"system", "TEXT", "a system message before the prompt"},
     {"ids", "1,2,3", "token ids instead of a text"},
-    {"logprobs", "N", "report log probabilities, with N alternatives a token (0 to 20; needs --json)"},
+    {"logprobs", "N",
+     "report log probabilities, with N alternatives a token (0 to 20; needs --json)"},
     kJsonOption,
 };
 
@@ -65,7 +66,8 @@ Result<void> check_options(const Arguments& arguments) {
   return {};
 }
 
-Result<void> make_prompt(const Arguments& arguments, const Connection& connection, OwnedPrompt& out) {
+Result<void> make_prompt(const Arguments& arguments, const Connection& connection,
+                         OwnedPrompt& out) {
   inferd_prompt_init(&out.prompt);
   if (const auto typed = arguments.text("ids")) {
     INFERD_ASSIGN(out.ids, parse_ids(*typed == "-" ? out.text : *typed));
@@ -76,8 +78,9 @@ Result<void> make_prompt(const Arguments& arguments, const Connection& connectio
   INFERD_ASSIGN(const inferd_model_info info, model_info(connection));
   const std::optional<std::string> system = arguments.text("system");
   if (system && !info.has_chat_template) {
-    return Error(ErrorCode::kUnsupported, std::string("the model ") + info.name +
-                                              " has no chat template, so it takes no --system message");
+    return Error(ErrorCode::kUnsupported,
+                 std::string("the model ") + info.name +
+                     " has no chat template, so it takes no --system message");
   }
   if (arguments.has("raw") || !info.has_chat_template) {
     out.prompt.text = out.text.data();
@@ -169,12 +172,17 @@ const Command& run_command() {
     return all;
   }();
   static const Command command{
-      "run", "[--] \"PROMPT\" | -", "ask once and stream the answer",
-      "Sends PROMPT (or standard input, for -) as a chat message, and prints the answer as it comes.\n"
+      "run",
+      "[--] \"PROMPT\" | -",
+      "ask once and stream the answer",
+      "Sends PROMPT (or standard input, for -) as a chat message, and prints the answer as it "
+      "comes.\n"
       "A model without a chat template continues the text instead, as --raw makes any model do.\n"
       "Ctrl-C cancels. With --json the answer is printed once, at its end:\n"
       "{\"ids\", \"text\", \"finish_reason\", \"logprobs\", \"usage\"}.",
-      options, 1, run};
+      options,
+      1,
+      run};
   return command;
 }
 

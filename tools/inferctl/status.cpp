@@ -56,8 +56,12 @@ Result<ExitCode> status(const Arguments& arguments) {
 
 const Command& status_command() {
   static const Command command{
-      "status", "", "what the daemon holds and has done",
-      "Prints the daemon's version, models, clients, memory and totals since its start.", kOptions, 0,
+      "status",
+      "",
+      "what the daemon holds and has done",
+      "Prints the daemon's version, models, clients, memory and totals since its start.",
+      kOptions,
+      0,
       status};
   return command;
 }

@@ -56,7 +56,8 @@ Result<std::string> render(const Arguments& arguments) {
   if (model) {
     INFERD_ASSIGN(const LocalText local, LocalText::open(*model));
     if (local.chat_template().empty()) {
-      return Error(ErrorCode::kNotFound, *model + " has no chat template; give one with --template FILE");
+      return Error(ErrorCode::kNotFound,
+                   *model + " has no chat template; give one with --template FILE");
     }
     return render_source(local.chat_template(), "the chat template of " + *model,
                          local.tokenizer().template_tokens());
@@ -80,12 +81,17 @@ Result<ExitCode> render_input(const Arguments& arguments) {
 
 const Command& template_command() {
   static const Command command{
-      "template", "< MESSAGES.json", "chat messages to prompt text",
-      "Reads a JSON array of messages, or an object {\"messages\", \"tools\", \"add_generation_prompt\",\n"
+      "template",
+      "< MESSAGES.json",
+      "chat messages to prompt text",
+      "Reads a JSON array of messages, or an object {\"messages\", \"tools\", "
+      "\"add_generation_prompt\",\n"
       "any further variable of the template}, and writes the text that the template makes of it,\n"
       "without a newline of its own. add_generation_prompt is true unless given.\n"
       "With --template alone, bos_token and the like are those of the input, if any.",
-      kOptions, 0, render_input};
+      kOptions,
+      0,
+      render_input};
   return command;
 }
 

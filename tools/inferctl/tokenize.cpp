@@ -25,12 +25,14 @@ Result<ExitCode> tokenize_input(const Arguments& arguments) {
   if (const auto path = arguments.text("model")) {
     INFERD_ASSIGN(const LocalText local, LocalText::open(*path));
     INFERD_TRY(read_standard_input(text));
-    INFERD_ASSIGN(ids, local.tokenizer().encode(text, {.parse_special = special, .add_special = bos}));
+    INFERD_ASSIGN(ids,
+                  local.tokenizer().encode(text, {.parse_special = special, .add_special = bos}));
   } else {
     INFERD_ASSIGN(const Connection connection, connect_client(arguments, ""));
     INFERD_TRY(read_standard_input(text));
-    INFERD_ASSIGN(ids, tokenize(connection, text, (special ? INFERD_TOKENIZE_SPECIAL : 0u) |
-                                                      (bos ? INFERD_TOKENIZE_BOS : 0u)));
+    INFERD_ASSIGN(
+        ids, tokenize(connection, text,
+                      (special ? INFERD_TOKENIZE_SPECIAL : 0u) | (bos ? INFERD_TOKENIZE_BOS : 0u)));
   }
   if (arguments.has("json")) {
     print_json({{"ids", ids}});
@@ -44,11 +46,15 @@ Result<ExitCode> tokenize_input(const Arguments& arguments) {
 }  // namespace
 
 const Command& tokenize_command() {
-  static const Command command{
-      "tokenize", "< TEXT", "text to token ids",
-      "Reads standard input as it is, a final newline included, and prints its token ids on one line;\n"
-      "with --json as {\"ids\": [...]}.",
-      kOptions, 0, tokenize_input};
+  static const Command command{"tokenize",
+                               "< TEXT",
+                               "text to token ids",
+                               "Reads standard input as it is, a final newline included, and "
+                               "prints its token ids on one line;\n"
+                               "with --json as {\"ids\": [...]}.",
+                               kOptions,
+                               0,
+                               tokenize_input};
   return command;
 }
 

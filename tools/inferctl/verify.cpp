@@ -32,11 +32,15 @@ Result<ExitCode> verify(const Arguments& arguments) {
 }  // namespace
 
 const Command& verify_command() {
-  static const Command command{
-      "verify", "", "check every invariant of the daemon's memory",
-      "The daemon walks its page pool, page tables, queues and sessions and reports what does not add up.\n"
-      "Exit code 1 if anything is wrong.",
-      kOptions, 0, verify};
+  static const Command command{"verify",
+                               "",
+                               "check every invariant of the daemon's memory",
+                               "The daemon walks its page pool, page tables, queues and sessions "
+                               "and reports what does not add up.\n"
+                               "Exit code 1 if anything is wrong.",
+                               kOptions,
+                               0,
+                               verify};
   return command;
 }
 

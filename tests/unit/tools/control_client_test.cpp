@@ -22,8 +22,7 @@ using testing::HasSubstr;
 // A socket in a folder of its own, on which one call is answered with fixed bytes, some at a time.
 class OneReplyServer {
  public:
-  OneReplyServer(std::string reply, size_t piece_bytes)
-      : folder_("/tmp/inferctl-test-XXXXXX") {
+  OneReplyServer(std::string reply, size_t piece_bytes) : folder_("/tmp/inferctl-test-XXXXXX") {
     EXPECT_NE(::mkdtemp(folder_.data()), nullptr);
     listener_.reset(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_un address{};
@@ -67,16 +66,20 @@ std::string with_nul(std::string text) {
 
 TEST(ControlClient, ACallAndItsReplyAreVarlink) {
   OneReplyServer server(with_nul(R"({"parameters":{"version":"9","pages":{"free":3}}})"), 5);
-  const auto reply = call_control_at(server.path(), "Cancel", {{"sequence", 18446744073709551615u}});
+  const auto reply =
+      call_control_at(server.path(), "Cancel", {{"sequence", 18446744073709551615u}});
   ASSERT_TRUE(reply) << reply.error().message();
   EXPECT_EQ(reply->at("pages").at("free"), 3);
-  EXPECT_EQ(server.call(),
-            R"({"method":"org.inferd.Control.Cancel","parameters":{"sequence":18446744073709551615}})");
+  EXPECT_EQ(
+      server.call(),
+      R"({"method":"org.inferd.Control.Cancel","parameters":{"sequence":18446744073709551615}})");
 }
 
 TEST(ControlClient, TheDaemonsOwnSentenceIsTheError) {
   OneReplyServer server(
-      with_nul(R"({"error":"org.inferd.Control.NotFound","parameters":{"message":"no sequence 7"}})"), 100);
+      with_nul(
+          R"({"error":"org.inferd.Control.NotFound","parameters":{"message":"no sequence 7"}})"),
+      100);
   const auto reply = call_control_at(server.path(), "Cancel", {{"sequence", 7}});
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().code(), ErrorCode::kNotFound);
@@ -84,7 +87,8 @@ TEST(ControlClient, TheDaemonsOwnSentenceIsTheError) {
 }
 
 TEST(ControlClient, AnUnknownMethodMeansAnotherVersion) {
-  OneReplyServer server(with_nul(R"({"error":"org.varlink.service.MethodNotFound","parameters":{}})"), 100);
+  OneReplyServer server(
+      with_nul(R"({"error":"org.varlink.service.MethodNotFound","parameters":{}})"), 100);
   const auto reply = call_control_at(server.path(), "Metrics", ordered_json::object());
   ASSERT_FALSE(reply);
   EXPECT_THAT(reply.error().message(), HasSubstr("different versions"));

@@ -68,8 +68,8 @@ TEST(Print, TableColumnsAreAsWideAsTheirWidestCell) {
 
 TEST(Print, RowsShowTheNamedColumnsFirstAndTheRestAfter) {
   testing::internal::CaptureStdout();
-  print_rows({{{"zeta", 1}, {"name", "a"}, {"nested", {{"x", 1}}}}, {{"name", "b"}}}, {"name", "none"},
-             "nothing");
+  print_rows({{{"zeta", 1}, {"name", "a"}, {"nested", {{"x", 1}}}}, {{"name", "b"}}},
+             {"name", "none"}, "nothing");
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "NAME  ZETA\na        1\nb        -\n");
   testing::internal::CaptureStdout();
   print_rows(ordered_json::array(), {"name"}, "nothing");
@@ -78,7 +78,9 @@ TEST(Print, RowsShowTheNamedColumnsFirstAndTheRestAfter) {
 
 TEST(Print, ATextCannotMoveTheCursor) {
   EXPECT_EQ(for_terminal("a\x1b[2Jb\r\x07"), "a\uFFFD[2Jb\uFFFD\uFFFD");
-  EXPECT_EQ(for_terminal("\xC2\x9B" "1m"), "\uFFFD1m");
+  EXPECT_EQ(for_terminal("\xC2\x9B"
+                         "1m"),
+            "\uFFFD1m");
   EXPECT_EQ(for_terminal("tab\tline\nµ é 漢\xC2\xA0"), "tab\tline\nµ é 漢\xC2\xA0");
 }
 
