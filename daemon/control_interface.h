@@ -1,0 +1,121 @@
+// The Varlink interface descriptions that the control socket publishes.
+// Owner: daemon. Constants, any thread.
+#pragma once
+
+#include <string_view>
+
+namespace inferd::daemon {
+
+inline constexpr std::string_view kServiceInterface = "org.varlink.service";
+inline constexpr std::string_view kControlInterface = "org.inferd.Control";
+
+inline constexpr std::string_view kServiceInterfaceText = R"(# What every Varlink service offers
+interface org.varlink.service
+
+# The service's name, and the interfaces that it has
+method GetInfo() -> (
+  vendor: string,
+  product: string,
+  version: string,
+  url: string,
+  interfaces: []string
+)
+
+# The description of one interface, in this language
+method GetInterfaceDescription(interface: string) -> (description: string)
+
+error InterfaceNotFound (interface: string)
+error MethodNotFound (method: string)
+error MethodNotImplemented (method: string)
+error InvalidParameter (parameter: string)
+error PermissionDenied ()
+)";
+
+inline constexpr std::string_view kControlInterfaceText = R"(# Administration of one inferd daemon
+interface org.inferd.Control
+
+# KV pages of the pool, by what they are used for
+type Pages (total: int, free: int, live: int, cached: int)
+
+# Tokens since the daemon started
+type Tokens (prompt: int, computed: int, cached: int, generated: int)
+
+type Model (
+  name: string,
+  path: string,
+  architecture: string,
+  quantization: string,
+  parameters: int,
+  context_tokens: int,
+  file_bytes: int,
+  weight_bytes: int,
+  page_bytes: int,
+  numerics_id: string,
+  content_id: string,
+  loaded: bool
+)
+
+# state: waiting, prefilling, decoding, or paused
+type Sequence (
+  id: int,
+  session: int,
+  pid: int,
+  uid: int,
+  client: string,
+  state: string,
+  prompt_tokens: int,
+  computed_tokens: int,
+  cached_tokens: int,
+  generated_tokens: int,
+  pages: int,
+  age_s: float
+)
+
+type Session (id: int, pid: int, uid: int, client: string, sequences: int, age_s: float)
+
+# A key of the configuration file that differs from what the daemon started with
+type Change (key: string, from: string, to: string)
+
+# Sequences and sessions are those that the caller may see: its own, or all for an administrator
+method Status() -> (
+  version: string,
+  pid: int,
+  uptime_s: float,
+  models: []string,
+  pages: Pages,
+  sequences: int,
+  sessions: int,
+  tokens: Tokens
+)
+
+method List() -> (models: []Model)
+
+# The caller's own sequences and sessions; all of them for root and the daemon's user
+method Ps() -> (sequences: []Sequence, sessions: []Session)
+
+# Ends a sequence of the caller; any sequence for an administrator
+method Cancel(sequence: int) -> ()
+
+# Walks every invariant of the daemon. Administrators only, as all that follows
+method Verify() -> (ok: bool, violations: []string)
+
+# Takes no new requests, finishes what runs without a deadline, then exits
+method Drain() -> ()
+
+# Reads the configuration file again
+method Reload() -> (applied: []Change, needs_restart: []Change)
+
+# trace, debug, info, warn, error, or off
+method LogLevel(level: string) -> ()
+
+# Counters and histograms as Prometheus text
+method Metrics() -> (text: string)
+
+error NotFound (message: string)
+error PermissionDenied (message: string)
+error InvalidArgument (message: string)
+error Unavailable (message: string)
+error Failed (message: string)
+)";
+
+}  // namespace inferd::daemon
