@@ -70,7 +70,7 @@ class DyingClients(harness.DaemonTest):
     def test_cancel_ends_a_sequence_of_another_process(self):
         client = self.daemon.start_ctl("run", "--json", *ENDLESS)
         rows = harness.wait_until(self.running_sequences, "it runs")
-        number = str(rows[0].get("sequence", rows[0].get("id")))
+        number = str(rows[0]["id"])
         table = self.daemon.ctl("ps")
         self.assertIn(number.encode(), table.stdout.split())
         self.assertEqual(self.daemon.ctl("cancel", number).returncode, 0)

@@ -114,15 +114,20 @@ Error error_of_reply(const ordered_json& reply, std::string_view method) {
       sentence = message->get<std::string>();
     }
   }
-  if (name == "org.varlink.service.MethodNotFound") {
+  if (name == "org.varlink.service.InvalidParameter") {
+    code = ErrorCode::kInvalidArgument;
+    sentence = "the daemon does not take this parameter of " + std::string(method) +
+               "; daemon and inferctl may be of different versions";
+  } else if (name == "org.varlink.service.MethodNotFound") {
     code = ErrorCode::kUnsupported;
     sentence = "this daemon does not know " + std::string(method) +
                "; daemon and inferctl are of different versions";
-  } else if (name == "org.varlink.service.PermissionDenied" ||
-             name.ends_with(".PermissionDenied")) {
+  } else if (name.ends_with(".PermissionDenied")) {
     code = ErrorCode::kPermissionDenied;
-  } else if (name.ends_with(".InvalidParameter") || name.ends_with(".InvalidArgument")) {
+  } else if (name.ends_with(".InvalidArgument")) {
     code = ErrorCode::kInvalidArgument;
+  } else if (name.ends_with(".Unavailable")) {
+    code = ErrorCode::kUnavailable;
   } else if (name.ends_with(".NotFound")) {
     code = ErrorCode::kNotFound;
   }

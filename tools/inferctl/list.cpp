@@ -15,7 +15,8 @@ Result<ExitCode> list(const Arguments& arguments) {
     print_json(reply);
   } else {
     print_rows(reply.value("models", nlohmann::ordered_json::array()),
-               {"name", "architecture", "quantization", "parameters", "context_tokens"},
+               {"name", "architecture", "quantization", "parameters", "context_tokens",
+                "weight_bytes", "page_bytes", "path"},
                "The daemon holds no model.");
   }
   return ExitCode::kOk;

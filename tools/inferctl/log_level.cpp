@@ -1,6 +1,8 @@
 // inferctl log-level: changes how much the daemon logs.
 
+#include <algorithm>
 #include <iostream>
+#include <iterator>
 
 #include "tools/inferctl/command.h"
 #include "tools/inferctl/control_client.h"
@@ -11,6 +13,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warn", "error", "off"};
 constexpr OptionSpec kOptions[] = {kJsonOption};
 
 Result<ExitCode> log_level(const Arguments& arguments) {
@@ -19,6 +22,11 @@ Result<ExitCode> log_level(const Arguments& arguments) {
                  "log-level: give a level: trace, debug, info, warn, error or off");
   }
   const std::string& level = arguments.positionals()[0];
+  if (std::find(std::begin(kLevels), std::end(kLevels), level) == std::end(kLevels)) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "log-level: there is no level '" + level +
+                     "'; those there are: trace, debug, info, warn, error, off");
+  }
   INFERD_ASSIGN(const ordered_json reply, call_control(arguments, "LogLevel", {{"level", level}}));
   if (arguments.has("json")) {
     print_json(reply);

@@ -13,16 +13,12 @@ using nlohmann::ordered_json;
 
 constexpr OptionSpec kOptions[] = {kJsonOption};
 
-// A list of keys on one line, or nothing if the reply has none.
-void print_keys(const ordered_json& reply, const std::string& name, const std::string& words) {
-  const ordered_json keys = reply.value(name, ordered_json::array());
-  if (!keys.is_array() || keys.empty()) return;
-  std::cout << words;
-  for (size_t i = 0; i < keys.size(); ++i) {
-    std::cout << (i == 0 ? " " : ", ")
-              << (keys[i].is_string() ? keys[i].get<std::string>() : keys[i].dump());
+// One line for each key of the configuration that differs from what was in force.
+void print_changes(const ordered_json& reply, const std::string& name, const std::string& words) {
+  for (const ordered_json& change : reply.value(name, ordered_json::array())) {
+    std::cout << words << field(change, "key") << ": " << field(change, "from") << " -> "
+              << field(change, "to") << '\n';
   }
-  std::cout << '\n';
 }
 
 Result<ExitCode> reload(const Arguments& arguments) {
@@ -32,8 +28,8 @@ Result<ExitCode> reload(const Arguments& arguments) {
     return ExitCode::kOk;
   }
   std::cout << "The configuration was read again.\n";
-  print_keys(reply, "changed", "Now in force:");
-  print_keys(reply, "restart_needed", "In force after a restart:");
+  print_changes(reply, "applied", "now in force       ");
+  print_changes(reply, "needs_restart", "after a restart    ");
   return ExitCode::kOk;
 }
 

@@ -15,15 +15,16 @@ constexpr OptionSpec kOptions[] = {kJsonOption};
 
 Result<ExitCode> verify(const Arguments& arguments) {
   INFERD_ASSIGN(const ordered_json reply, call_control(arguments, "Verify"));
-  const ordered_json problems = reply.value("problems", ordered_json::array());
-  const bool sound = reply.value("ok", problems.empty());
+  const ordered_json violations = reply.value("violations", ordered_json::array());
+  const bool sound = reply.value("ok", violations.empty());
   if (arguments.has("json")) {
     print_json(reply);
   } else if (sound) {
     std::cout << "Everything adds up.\n";
   } else {
-    for (const ordered_json& problem : problems) {
-      std::cout << (problem.is_string() ? problem.get<std::string>() : problem.dump()) << '\n';
+    for (const ordered_json& violation : violations) {
+      std::cout << (violation.is_string() ? violation.get<std::string>() : violation.dump())
+                << '\n';
     }
   }
   return sound ? ExitCode::kOk : ExitCode::kFailed;
