@@ -68,26 +68,18 @@ std::string Table::text() const {
   return text;
 }
 
-void print_rows(const nlohmann::ordered_json& rows, const std::vector<std::string>& columns_first,
+void print_rows(const nlohmann::ordered_json& rows, const std::vector<std::string>& fields,
                 const std::string& if_empty) {
   if (!rows.is_array() || rows.empty()) {
     std::cout << if_empty << '\n';
     return;
   }
   std::vector<std::string> names;
-  const auto add_name = [&](const std::string& name) {
-    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
-  };
-  for (const std::string& name : columns_first) {
-    for (const auto& row : rows) {
-      if (row.is_object() && row.contains(name)) add_name(name);
-    }
-  }
-  for (const auto& row : rows) {
-    if (!row.is_object()) continue;
-    for (const auto& item : row.items()) {
-      if (!item.value().is_structured()) add_name(item.key());
-    }
+  for (const std::string& name : fields) {
+    const bool occurs = std::any_of(rows.begin(), rows.end(), [&](const auto& row) {
+      return row.is_object() && row.contains(name);
+    });
+    if (occurs) names.push_back(name);
   }
   std::vector<Table::Column> columns;
   for (const std::string& name : names) {

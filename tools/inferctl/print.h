@@ -33,9 +33,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Prints an array of objects as a table: `columns_first` in this order where they occur, then
-// whatever other plain fields there are. `if_empty` is printed instead of a table without rows.
-void print_rows(const nlohmann::ordered_json& rows, const std::vector<std::string>& columns_first,
+// Prints an array of objects as a table of these fields, those left out that occur in no row.
+// `if_empty` is printed instead of a table without rows.
+void print_rows(const nlohmann::ordered_json& rows, const std::vector<std::string>& fields,
                 const std::string& if_empty);
 
 // A field of a reply in words: "-" if it is missing, a text without quotes, a float with one
