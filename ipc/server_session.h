@@ -23,6 +23,7 @@
 #include "ipc/handshake.h"
 #include "ipc/region.h"
 #include "ipc/ring.h"
+#include "ipc/submission_check.h"
 #include "ipc/wire.h"
 
 namespace inferd::ipc {
@@ -184,9 +185,5 @@ class ServerSession {
   std::optional<Error> broken_;
   alignas(8) std::byte record_[sizeof(SubmitRecord)] = {};  // the copy that is validated
 };
-
-// The ranges of a submission's numbers, as inferd.h documents them; what daemon and client both
-// check. kInvalidArgument with a sentence that names the parameter and its range.
-Result<void> check_submission(const SubmitRecord& fields);
 
 }  // namespace inferd::ipc

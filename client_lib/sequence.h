@@ -1,0 +1,101 @@
+// A sequence as the library keeps it: what has arrived for it, and what its reader makes of that.
+// Owner: Connection. The part under "arrivals" is guarded by the connection's lock; the part under
+// "reader" belongs to the one thread that is in next(). Must not know rings or sockets.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "client_lib/include/inferd/inferd.h"
+#include "client_lib/text_stream.h"
+#include "ipc/wire.h"
+
+namespace inferd::client_lib {
+
+class Connection;
+
+// Tokens with their log probabilities: [n] ids, then [n] or none, then [n, top_count] or none.
+struct TokenBatch {
+  std::vector<int32_t> ids;
+  std::vector<inferd_logprob> logprobs;
+  std::vector<inferd_logprob> top;
+
+  size_t size() const { return ids.size(); }
+  bool empty() const { return ids.empty(); }
+  void clear() {
+    ids.clear();
+    logprobs.clear();
+    top.clear();
+  }
+  // Appends token `index` of `other`; both have `top_count` alternatives per token.
+  void append(const TokenBatch& other, size_t index, size_t top_count);
+  void drop_front(size_t count, size_t top_count);
+};
+
+// What is known of a sequence besides its tokens.
+struct Progress {
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;
+  uint32_t arrived_tokens = 0;
+  int64_t submitted_ns = 0;  // CLOCK_MONOTONIC
+  int64_t first_ns = 0;      // arrival of the first token; 0 before
+  int64_t last_ns = 0;       // arrival of the latest token
+};
+
+class Sequence {
+ public:
+  Sequence(Connection& connection, uint64_t cookie, TextStream stream, bool logprobs,
+           uint32_t top_logprobs)
+      : connection_(connection),
+        cookie_(cookie),
+        top_count_(logprobs ? top_logprobs : 0),
+        logprobs_(logprobs),
+        stream_(std::move(stream)) {}
+
+  // As inferd_next(). At most one thread at a time. kTimedOut and kNotFound as Status, not as
+  // errors.
+  enum class Status { kEvent, kTimedOut, kOver };
+  Result<Status> next(int timeout_ms, inferd_event& event);
+
+  Connection& connection() const { return connection_; }
+  uint64_t cookie() const { return cookie_; }
+  // Tokens handed to the caller. Any thread.
+  uint32_t delivered_tokens() const { return delivered_.load(std::memory_order_relaxed); }
+
+ private:
+  friend class Connection;
+
+  bool absorb();
+  bool fill_event(inferd_event& event, inferd_finish finish);
+
+  Connection& connection_;
+  const uint64_t cookie_;
+  const uint32_t top_count_;
+  const bool logprobs_;
+
+  // ---- arrivals: under the connection's lock ----
+  TokenBatch pending_;
+  Progress progress_;
+  bool routed_ = true;  // records of the daemon still reach it
+  bool ended_ = false;  // no more tokens come; error_ or reason_ says why
+  inferd_finish reason_ = INFERD_FINISH_NONE;
+  std::optional<Error> error_;
+  std::condition_variable arrived_;  // where its reader waits, if another thread watches the ring
+  bool waiting_ = false;
+  uint64_t polled_round_ = UINT64_MAX;  // of the event loop, in which it was found empty
+
+  // ---- reader ----
+  TextStream stream_;
+  TokenBatch incoming_;  // just taken from pending_
+  TokenBatch work_;      // pushed into stream_: the first handed_ are in the current event
+  size_t handed_ = 0;
+  uint32_t released_ = 0;  // of stream_'s released tokens, those handed out
+  bool over_ = false;      // the last event was given
+  std::atomic<uint32_t> delivered_{0};
+};
+
+}  // namespace inferd::client_lib

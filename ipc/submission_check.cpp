@@ -1,0 +1,58 @@
+#include "ipc/submission_check.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string>
+
+namespace inferd::ipc {
+namespace {
+
+Error refused(const std::string& sentence) { return Error(ErrorCode::kInvalidArgument, sentence); }
+
+}  // namespace
+
+Result<void> check_submission(const SubmitRecord& f) {
+  if ((f.header.flags & ~kSubmitKnownFlags) != 0) {
+    return Error(ErrorCode::kUnsupported,
+                 "the submission has flags that this daemon does not know; "
+                 "use a client library and a daemon of the same version");
+  }
+  if (f.header.reserved != 0 || f.reserved0 != 0 ||
+      std::any_of(std::begin(f.reserved), std::end(f.reserved),
+                  [](uint64_t w) { return w != 0; })) {
+    return Error(ErrorCode::kUnsupported,
+                 "the submission uses fields that this daemon does not know; "
+                 "use a client library and a daemon of the same version");
+  }
+  if (f.header.cookie == 0) return refused("the submission has no cookie");
+  if (f.prompt_count == 0) return refused("the prompt has no tokens; give at least one");
+  if (f.max_tokens == 0) return refused("max_tokens must be at least 1");
+  if (f.stop_count > kStopTokensMax) {
+    return refused("at most " + std::to_string(kStopTokensMax) + " stop tokens can be given");
+  }
+  if (f.bias_count > kLogitBiasesMax) {
+    return refused("at most " + std::to_string(kLogitBiasesMax) + " logit biases can be given");
+  }
+  const auto in = [](float x, float low, float high) { return x >= low && x <= high; };  // no NaN
+  if (!in(f.temperature, 0, 100)) return refused("temperature must be between 0 and 100");
+  if (!in(f.top_p, 0, 1) || f.top_p == 0) return refused("top_p must be above 0 and at most 1");
+  if (!in(f.min_p, 0, 1)) return refused("min_p must be between 0 and 1");
+  if (!in(f.repetition_penalty, 0, 100) || f.repetition_penalty == 0) {
+    return refused("repetition_penalty must be above 0 and at most 100");
+  }
+  if (!in(f.presence_penalty, -100, 100)) {
+    return refused("presence_penalty must be between -100 and 100");
+  }
+  if (!in(f.frequency_penalty, -100, 100)) {
+    return refused("frequency_penalty must be between -100 and 100");
+  }
+  if (f.top_logprobs > kTopLogprobsMax) {
+    return refused("top_logprobs must be at most " + std::to_string(kTopLogprobsMax));
+  }
+  if (f.top_logprobs > 0 && (f.header.flags & kSubmitLogprobs) == 0) {
+    return refused("top_logprobs needs logprobs");
+  }
+  return {};
+}
+
+}  // namespace inferd::ipc

@@ -1,0 +1,15 @@
+// What a submission's numbers may be, as inferd.h documents them: checked by the client library
+// before it submits, and by the daemon because a client need not use the library. Owner: ipc. A
+// pure function, any thread. Must not know models.
+#pragma once
+
+#include "base/result.h"
+#include "ipc/wire.h"
+
+namespace inferd::ipc {
+
+// kInvalidArgument with a sentence that names the parameter and its range; kUnsupported for flags
+// and fields that this build does not know.
+Result<void> check_submission(const SubmitRecord& fields);
+
+}  // namespace inferd::ipc
