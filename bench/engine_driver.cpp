@@ -45,6 +45,11 @@ EngineDriver::EngineDriver(std::unique_ptr<engine::LoadedModel> model,
   }
 }
 
+void EngineDriver::begin_plan() {
+  plan_.clear();
+  plan_.copies.swap(copies_);
+}
+
 void EngineDriver::add_item(Sequence& sequence, std::span<const TokenId> tokens, uint32_t logits) {
   INFERD_CHECK(sequence.tokens + tokens.size() <= sequence.pages.size() * kPageTokens);
   scheduler::BatchItem item;
@@ -62,16 +67,14 @@ void EngineDriver::add_item(Sequence& sequence, std::span<const TokenId> tokens,
 
 std::span<const float> EngineDriver::decode(std::span<const TokenId> tokens) {
   INFERD_CHECK(tokens.size() <= sequences_.size());
-  plan_.clear();
+  begin_plan();
   for (size_t i = 0; i < tokens.size(); ++i) add_item(sequences_[i], tokens.subspan(i, 1), 1);
   return engine_->run(plan_);
 }
 
 void EngineDriver::copy(const Sequence& from, Sequence& to) {
-  plan_.clear();
   const size_t pages = (from.tokens + kPageTokens - 1) / kPageTokens;
-  for (size_t i = 0; i < pages; ++i) plan_.copies.push_back({from.pages[i], to.pages[i]});
-  engine_->run(plan_);
+  for (size_t i = 0; i < pages; ++i) copies_.push_back({from.pages[i], to.pages[i]});
   to.tokens = from.tokens;
   to.written = std::max(to.written, to.tokens);
 }

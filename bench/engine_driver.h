@@ -54,7 +54,7 @@ class EngineDriver {
   // vocabulary].
   std::span<const float> decode(std::span<const TokenId> tokens);
 
-  // Makes sequence `to` a copy of `from` (whole pages, by the engine's page copy).
+  // Makes sequence `to` a copy of `from`: whole pages, by the engine, before its next step.
   void copy(const Sequence& from, Sequence& to);
 
   // Sets the length back, or forward to positions that were written before: what is computed next
@@ -67,6 +67,7 @@ class EngineDriver {
  private:
   EngineDriver(std::unique_ptr<engine::LoadedModel> model, std::unique_ptr<engine::Engine> engine,
                const DriverOptions& options);
+  void begin_plan();
   void add_item(Sequence& sequence, std::span<const TokenId> tokens, uint32_t logits);
 
   std::unique_ptr<engine::LoadedModel> model_;
@@ -75,6 +76,7 @@ class EngineDriver {
   uint32_t step_logits_;
   std::vector<Sequence> sequences_;
   scheduler::BatchPlan plan_;
+  std::vector<scheduler::PageCopy> copies_;  // for the next plan
 };
 
 template <typename Take>
@@ -91,7 +93,7 @@ void EngineDriver::append(Sequence& sequence, std::span<const TokenId> tokens, u
       count = std::min(count, unscored + scored_max);
     }
     const size_t rows = done + count > silent ? done + count - std::max(done, silent) : 0;
-    plan_.clear();
+    begin_plan();
     add_item(sequence, tokens.subspan(done, count), static_cast<uint32_t>(rows));
     const std::span<const float> logits = engine_->run(plan_);
     if (rows > 0) take(logits);
