@@ -54,7 +54,8 @@ class Isolation(harness.DaemonTest):
             self.assertEqual(answer, self.alone[2])
 
     def test_neither_chunks_nor_threads_nor_width_of_the_batch_matter(self):
-        for options in (["--set", "scheduler.step_tokens=7", "--set", "cpu.threads=1"],
+        for options in (["--set", "scheduler.step_tokens=7", "--set", "scheduler.max_sequences=7",
+                         "--set", "cpu.threads=1"],
                         ["--set", "scheduler.step_tokens=64", "--set", "cpu.threads=2"],
                         ["--set", "scheduler.max_sequences=2"]):
             with self.subTest(options=options), harness.Daemon(*options) as daemon:
