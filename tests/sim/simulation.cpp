@@ -1,0 +1,237 @@
+#include "tests/sim/simulation.h"
+
+#include <array>
+#include <iterator>
+
+namespace inferd::sim {
+
+using scheduler::Request;
+
+namespace {
+
+constexpr UserId kFirstUser{1000};
+constexpr uint32_t kUsers = 3;
+
+Error violation(std::string message) {
+  return Error(ErrorCode::kInternal, "simulation: " + std::move(message));
+}
+
+std::string text(SequenceId sequence) { return "sequence " + std::to_string(sequence.value); }
+
+uint32_t random_in(Prng& prng, uint32_t low, uint32_t high) {
+  return low + static_cast<uint32_t>(prng.below(uint64_t{high} - low + 1));
+}
+
+}  // namespace
+
+Simulation::Simulation(const SimOptions& options) : options_(options), prng_(options.seed) {
+  memory_config_.pages = PageCount(random_in(prng_, 3, 24));
+  memory_config_.sequences_max = random_in(prng_, 1, 8);
+  memory_config_.sequence_tokens_max = random_in(prng_, 20, 200);
+  config_.step_tokens = random_in(prng_, memory_config_.sequences_max, 64);
+  config_.step_logits = random_in(prng_, memory_config_.sequences_max, 16);
+  config_.context_tokens = random_in(prng_, 20, 200);
+  config_.queue_max = random_in(prng_, 1, 12);
+  config_.session_requests_max = prng_.below(3) == 0 ? random_in(prng_, 1, 6) : 0;
+  memory_ = std::make_unique<memory::PagedMemory>(memory_config_);
+  engine_ = std::make_unique<SimEngine>(memory_config_.pages, StepCost{});
+  scheduler_ = std::make_unique<scheduler::Scheduler>(config_, *memory_, policy_, clock_);
+  const uint32_t clients = random_in(prng_, 1, 6);
+  for (uint32_t i = 0; i < clients; ++i) {
+    const UserId user(kFirstUser.value + random_in(prng_, 0, kUsers - 1));
+    clients_.push_back({SessionId(i + 1), user, 0});
+  }
+}
+
+Simulation::~Simulation() = default;
+
+void Simulation::abandon(std::unique_ptr<Simulation> simulation) {
+  // Its destructors would meet the damage and abort, as they should.
+  (void)simulation.release();
+}
+
+Result<void> Simulation::run() {
+  for (uint32_t i = 0; i < options_.fault_ticks && !report_.sabotaged; ++i) INFERD_TRY(tick(true));
+  if (!report_.sabotaged) {
+    for (SimClient& client : clients_) resume(client);
+  }
+  const uint64_t bound = steps_bound();
+  for (uint64_t i = 0; !sent_.empty(); ++i) {
+    if (i > bound) {
+      return violation(text(sent_.begin()->first) + " has not ended " + std::to_string(bound) +
+                       " steps after the last fault");
+    }
+    INFERD_TRY(tick(false));
+  }
+  report_.preemptions = scheduler_->stats().preemptions;
+  if (!scheduler_->idle())
+    return violation("the scheduler still has work, but every request ended");
+  if (memory_->pool().counts().free != memory_config_.pages) {
+    return violation("pages are in use, but no request is");
+  }
+  return {};
+}
+
+// One token a step is the least that a step does. What is computed twice is bounded by the pages
+// that older sequences grow (see scheduler.h); twice the plain work has been ample in every seed.
+uint64_t Simulation::steps_bound() const {
+  uint64_t tokens = 0;
+  for (const auto& [sequence, sent] : sent_) {
+    tokens += sent->prompt.size() + sent->expected.generated.size();
+  }
+  return 2 * tokens + 16;
+}
+
+Result<void> Simulation::tick(bool faults) {
+  if (faults) {
+    for (SimClient& client : clients_) act(client);
+    INFERD_TRY(trouble_);
+  }
+  INFERD_TRY(step(faults));
+  // An announcement can only be skipped while it is due: see step().
+  if (faults && options_.sabotage != Sabotage::kSkipAnnouncement) maybe_sabotage();
+  return check_state();
+}
+
+// The planted fault is the last one: a later cancellation could take the evidence away.
+void Simulation::maybe_sabotage() {
+  if (options_.sabotage == Sabotage::kNone || prng_.below(10) != 0) return;
+  for (SimClient& client : clients_) resume(client);
+  report_.sabotaged =
+      scheduler::SchedulerSaboteur::strike(*scheduler_, *memory_, options_.sabotage, prng_);
+}
+
+void Simulation::act(SimClient& client) {
+  if (client.stalled_ticks > 0 && --client.stalled_ticks == 0) resume(client);
+  const uint64_t dice = prng_.below(100);
+  if (dice < 18) {
+    if (trouble_.ok()) trouble_ = submit_random(client);
+  } else if (dice < 20) {
+    // A flood: as much as is taken, and more.
+    for (uint32_t i = 0; i < 2 * config_.queue_max && trouble_.ok(); ++i) {
+      trouble_ = submit_random(client);
+    }
+  } else if (dice < 24) {
+    cancel_random(client);
+  } else if (dice < 26) {
+    crash(client);
+  } else if (dice < 30) {
+    stall(client, random_in(prng_, 1, 20));
+  }
+}
+
+Result<void> Simulation::submit_random(SimClient& client) {
+  auto sent = std::make_unique<Sent>();
+  const uint32_t limit = scheduler_->sequence_limit().tokens;
+  // Now and then nothing, or more than fits.
+  const uint32_t prompt_tokens =
+      prng_.below(20) == 0 ? random_in(prng_, 0, 2 * limit) : random_in(prng_, 1, limit - 1);
+  for (uint32_t i = 0; i < prompt_tokens; ++i) {
+    sent->prompt.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
+  }
+  const uint32_t stop_count = random_in(prng_, 0, 2);
+  for (uint32_t i = 0; i < stop_count; ++i) {
+    sent->stop_tokens.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
+  }
+  Request& request = sent->request;
+  request.sequence = SequenceId(++last_sequence_);
+  request.session = client.session;
+  request.user = client.user;
+  request.prompt = sent->prompt;
+  request.stop_tokens = sent->stop_tokens;
+  if (prng_.below(3) != 0) request.max_tokens = random_in(prng_, 0, limit);
+  request.score = prng_.below(8) == 0;
+  constexpr uint32_t kChunks[] = {0, 0, 1, 7, 64};
+  request.chunk_tokens_max = kChunks[prng_.below(std::size(kChunks))];
+  const Result<void> answer = scheduler_->submit(request);
+  INFERD_TRY(check_answer_to_submit(request, answer));
+  if (!answer) {
+    ++report_.refused;
+    return {};
+  }
+  sent->expected = expected_outcome(sent->prompt, request.max_tokens, sent->stop_tokens, limit);
+  if (client.stalled_ticks > 0) scheduler_->pause(request.sequence);
+  sent_.emplace(request.sequence, std::move(sent));
+  return {};
+}
+
+// Refused at once exactly if it can never fit; told to wait only if a queue limit is reached.
+Result<void> Simulation::check_answer_to_submit(const Request& request,
+                                                const Result<void>& answer) {
+  const uint64_t generate =
+      request.max_tokens == scheduler::kUnlimitedTokens ? 1 : request.max_tokens;
+  const bool fits = request.prompt.size() + generate <= scheduler_->sequence_limit().tokens;
+  const ErrorCode code = answer ? ErrorCode::kOk : answer.error().code();
+  if (request.prompt.empty()) {
+    if (code == ErrorCode::kInvalidArgument) return {};
+    return violation("an empty prompt was not refused");
+  }
+  if (fits == (code == ErrorCode::kResourceExhausted)) {
+    return violation("a request that " + std::string(fits ? "fits" : "can never fit") + " got '" +
+                     (answer ? "accepted" : answer.error().message()) + "'");
+  }
+  if (code == ErrorCode::kUnavailable && config_.session_requests_max == 0 &&
+      scheduler_->stats().waiting < config_.queue_max) {
+    return violation("a request was told to wait though the queue has room");
+  }
+  return {};
+}
+
+void Simulation::cancel_random(SimClient& client) {
+  std::vector<SequenceId> own;
+  for (const auto& [sequence, sent] : sent_) {
+    if (sent->request.session == client.session) own.push_back(sequence);
+  }
+  if (own.empty()) return;
+  const SequenceId sequence = own[prng_.below(own.size())];
+  if (!scheduler_->cancel(sequence)) {
+    trouble_ = violation(text(sequence) + " was not known to cancel()");
+  }
+  if (scheduler_->cancel(sequence)) trouble_ = violation(text(sequence) + " was cancelled twice");
+  sent_.erase(sequence);
+  ++report_.cancelled;
+}
+
+// The client dies and another one takes its place.
+void Simulation::crash(SimClient& client) {
+  uint32_t own = 0;
+  for (auto next = sent_.begin(); next != sent_.end();) {
+    const bool its_own = next->second->request.session == client.session;
+    own += its_own ? 1 : 0;
+    next = its_own ? sent_.erase(next) : std::next(next);
+  }
+  const uint32_t cancelled = scheduler_->cancel_session(client.session);
+  if (cancelled != own) trouble_ = violation("a crash did not end all that the client had");
+  report_.cancelled += cancelled;
+  client.session = SessionId(client.session.value + clients_.size());
+  client.user = UserId(kFirstUser.value + random_in(prng_, 0, kUsers - 1));
+  client.stalled_ticks = 0;
+}
+
+void Simulation::stall(SimClient& client, uint32_t ticks) {
+  client.stalled_ticks = ticks;
+  for (const auto& [sequence, sent] : sent_) {
+    if (sent->request.session == client.session) scheduler_->pause(sequence);
+  }
+}
+
+void Simulation::resume(SimClient& client) {
+  client.stalled_ticks = 0;
+  for (const auto& [sequence, sent] : sent_) {
+    if (sent->request.session == client.session) scheduler_->resume(sequence);
+  }
+}
+
+// As the daemon does before each step, from the lists that memory hands out.
+void Simulation::announce_pages() {
+  std::array<PageId, 7> pages;
+  for (size_t count = pages.size(); count == pages.size();) {
+    count = memory_->pool().drain_taken(pages);
+    for (size_t i = 0; i < count; ++i) engine_->page_taken(pages[i]);
+  }
+  const PageCount idle_keep(random_in(prng_, 0, 8));
+  const size_t given_back = memory_->pool().give_back(idle_keep, pages);
+  for (size_t i = 0; i < given_back; ++i) engine_->page_released(pages[i]);
+}
+
+}  // namespace inferd::sim

@@ -1,0 +1,225 @@
+// Simulation: one step, and what is checked about it.
+#include <algorithm>
+
+#include "tests/sim/simulation.h"
+
+namespace inferd::sim {
+
+using scheduler::BatchItem;
+using scheduler::FinishReason;
+using scheduler::SequenceEvent;
+using scheduler::SequenceInfo;
+using scheduler::SequenceState;
+
+namespace {
+
+Error violation(std::string message) {
+  return Error(ErrorCode::kInternal, "simulation: " + std::move(message));
+}
+
+std::string text(SequenceId sequence) { return "sequence " + std::to_string(sequence.value); }
+
+}  // namespace
+
+// Any budget will do while faults last: the fewest tokens too.
+scheduler::StepBudget Simulation::random_budget(bool faults) {
+  scheduler::StepBudget budget = scheduler_->step_budget();
+  if (!faults || prng_.below(3) != 0) return budget;
+  budget.tokens = 1 + static_cast<uint32_t>(prng_.below(budget.tokens));
+  budget.logits = 1 + static_cast<uint32_t>(prng_.below(budget.logits));
+  budget.chunk_tokens_max = static_cast<uint32_t>(prng_.below(10));
+  return budget;
+}
+
+Result<void> Simulation::step(bool faults) {
+  const scheduler::StepBudget budget = random_budget(faults);
+  if (!scheduler_->plan(budget, plan_)) return check_idle();
+  INFERD_TRY(check_plan(budget));
+  INFERD_TRY(check_admission_order());
+  if (faults && options_.sabotage == Sabotage::kSkipAnnouncement) maybe_sabotage();
+  announce_pages();
+  INFERD_TRY(engine_->run(plan_));
+  sample();
+  clock_.advance_ns(engine_->step_ns());
+  // Clients do not wait for the step to end.
+  if (faults && prng_.below(4) == 0) {
+    act(clients_[prng_.below(clients_.size())]);
+    INFERD_TRY(trouble_);
+    if (options_.verify) INFERD_TRY(scheduler_->verify());
+  }
+  std::vector<scheduler::ItemResult> results(sampled_.size());
+  for (size_t item = 0; item < results.size(); ++item) results[item].tokens = sampled_[item];
+  INFERD_TRY(check_events(scheduler_->commit(results)));
+  ++report_.steps;
+  return {};
+}
+
+// Nothing to compute is right only if everyone is paused.
+Result<void> Simulation::check_idle() const {
+  std::vector<SequenceInfo> infos;
+  scheduler_->list(infos);
+  for (const SequenceInfo& info : infos) {
+    if (!info.paused) return violation(text(info.sequence) + " could run, but the step is empty");
+  }
+  return {};
+}
+
+Result<void> Simulation::check_plan(const scheduler::StepBudget& budget) {
+  uint32_t tokens = 0;
+  uint32_t logits = 0;
+  for (const BatchItem& item : plan_.items) {
+    tokens += static_cast<uint32_t>(item.tokens.size());
+    logits += item.logits_count;
+    const auto found = sent_.find(item.sequence);
+    if (found == sent_.end()) return violation(text(item.sequence) + " runs, but ended");
+    Sent& sent = *found->second;
+    if (scheduler_->info(item.sequence)->paused) {
+      return violation(text(item.sequence) + " runs, but is paused");
+    }
+    for (uint32_t chunk_max : {budget.chunk_tokens_max, sent.request.chunk_tokens_max}) {
+      if (chunk_max != 0 && item.tokens.size() > chunk_max) {
+        return violation(text(item.sequence) + " has a chunk beyond its limit");
+      }
+    }
+    INFERD_TRY(check_scores(item, sent));
+  }
+  if (tokens != plan_.token_count || logits != plan_.logits_count) {
+    return violation("the plan's sums are wrong");
+  }
+  if (tokens > budget.tokens || logits > budget.logits) {
+    return violation("the plan exceeds the step's budget");
+  }
+  return {};
+}
+
+// A score request gets the logits of each prompt position once, in order.
+Result<void> Simulation::check_scores(const BatchItem& item, Sent& sent) {
+  if (!sent.request.score) {
+    if (item.logits_count <= 1) return {};
+    return violation(text(item.sequence) + " gets logits that it did not ask for");
+  }
+  const uint32_t end = item.position_first + static_cast<uint32_t>(item.tokens.size());
+  const uint32_t prompt_end = std::min(end, static_cast<uint32_t>(sent.prompt.size()));
+  if (prompt_end <= sent.scored) return {};
+  if (end - item.logits_count != sent.scored) {
+    return violation(text(item.sequence) + " has a gap or a repetition in its scored positions");
+  }
+  sent.scored = prompt_end;
+  return {};
+}
+
+// First come, first served: who was admitted in this step is older than all who could be and wait.
+Result<void> Simulation::check_admission_order() {
+  std::vector<SequenceInfo> infos;
+  scheduler_->list(infos);
+  bool somebody_waits = false;
+  for (const SequenceInfo& info : infos) {
+    if (info.state == SequenceState::kWaiting) {
+      if (!info.paused) somebody_waits = true;
+      continue;
+    }
+    const auto found = sent_.find(info.sequence);
+    if (found == sent_.end()) return violation(text(info.sequence) + " is listed, but ended");
+    if (!found->second->was_admitted && somebody_waits) {
+      return violation(text(info.sequence) + " was admitted before an older request");
+    }
+    found->second->was_admitted = true;
+  }
+  return {};
+}
+
+// What the sampler does: one token after each item that asks for one, and now and then more, as
+// speculation will. Drawn from what the engine read back, not from what should be there.
+void Simulation::sample() {
+  sampled_.assign(plan_.items.size(), {});
+  for (size_t item = 0; item < plan_.items.size(); ++item) {
+    const std::optional<SequenceInfo> info = scheduler_->info(plan_.items[item].sequence);
+    const uint32_t end =
+        plan_.items[item].position_first + static_cast<uint32_t>(plan_.items[item].tokens.size());
+    if (end != info->tokens || info->tokens == info->limit) continue;
+    uint64_t history = engine_->histories()[item];
+    const uint32_t count = prng_.below(8) == 0 ? 1 + static_cast<uint32_t>(prng_.below(4)) : 1;
+    for (uint32_t i = 0; i < count; ++i) {
+      sampled_[item].push_back(next_token(history));
+      history = extend_history(history, sampled_[item].back());
+    }
+  }
+}
+
+Result<void> Simulation::check_events(std::span<const SequenceEvent> events) {
+  for (const SequenceEvent& event : events) INFERD_TRY(check_event(event));
+  return {};
+}
+
+// Every token and every end is the one that the request has alone.
+Result<void> Simulation::check_event(const SequenceEvent& event) {
+  const auto found = sent_.find(event.sequence);
+  if (found == sent_.end()) return violation(text(event.sequence) + " has an event after its end");
+  Sent& sent = *found->second;
+  if (event.session != sent.request.session) {
+    return violation(text(event.sequence) + " reports to another session");
+  }
+  for (TokenId token : event.tokens) {
+    if (sent.received == sent.expected.generated.size() ||
+        token != sent.expected.generated[sent.received]) {
+      return violation(text(event.sequence) + " got another token " +
+                       std::to_string(sent.received) + " than alone");
+    }
+    ++sent.received;
+  }
+  if (event.stats.generated_tokens != sent.received ||
+      event.stats.prompt_tokens != sent.prompt.size()) {
+    return violation(text(event.sequence) + " has wrong figures");
+  }
+  if (event.finish == FinishReason::kNone) {
+    if (sent.received < sent.expected.generated.size()) return {};
+    return violation(text(event.sequence) + " goes on after its end");
+  }
+  if (event.finish != sent.expected.finish || sent.received != sent.expected.generated.size()) {
+    return violation(text(event.sequence) + " ended by '" +
+                     std::string(finish_reason_name(event.finish)) + "' after " +
+                     std::to_string(sent.received) + " tokens, alone by '" +
+                     std::string(finish_reason_name(sent.expected.finish)) + "' after " +
+                     std::to_string(sent.expected.generated.size()));
+  }
+  if (sent.request.score && sent.scored != sent.prompt.size()) {
+    return violation(text(event.sequence) + " ended before all its positions were scored");
+  }
+  sent_.erase(found);
+  ++report_.finished;
+  return {};
+}
+
+// All invariants; and, counted here from the tables alone, references, charges and sums.
+Result<void> Simulation::check_state() const {
+  if (!options_.verify) return {};
+  INFERD_TRY(scheduler_->verify());
+  const memory::PagePool& pool = memory_->pool();
+  std::map<PageId, uint32_t> references;
+  std::map<UserId, uint32_t> charges;
+  const std::span<const memory::SequenceRecord> records = memory_->sequences().records();
+  for (uint32_t slot = 0; slot < records.size(); ++slot) {
+    if (records[slot].id.value != 0 && !sent_.contains(records[slot].id)) {
+      return violation(text(records[slot].id) + " ended, but holds a page table");
+    }
+    for (PageId page : memory_->sequences().pages_of_slot(slot)) {
+      if (++references[page] == 1) ++charges[records[slot].user];
+    }
+  }
+  for (const auto& [page, count] : references) {
+    if (pool.references(page) != count) return violation("a page counts strange references");
+  }
+  for (const auto& [user, count] : charges) {
+    if (pool.charged_pages(user).value != count) return violation("a user's charge is wrong");
+  }
+  const memory::PageCounts counts = pool.counts();
+  const PageCount sum =
+      counts.free + counts.reserved + counts.owned + counts.shared + counts.cached;
+  if (sum != counts.total || counts.live().value != references.size() ||
+      counts.reserved.value != 0) {
+    return violation("the pool's counts do not sum up");
+  }
+  return {};
+}
+
+}  // namespace inferd::sim
