@@ -45,7 +45,7 @@ class TextTables {
   static constexpr uint8_t kStripLeft = 8;   // swallows white space before it
   static constexpr uint8_t kStripRight = 16; // swallows white space behind it
   static constexpr uint8_t kWholeWord = 32;  // a word of exactly these bytes is this one token
-  static constexpr uint8_t kOrdinary = 64;   // can come out of ordinary text
+  static constexpr uint8_t kOrdinary = 64;     // can come out of ordinary text
 
   // A merge of two symbols. Symbols are token ids and, from token_count() up, pieces that occur in
   // merges but are no tokens.
@@ -128,18 +128,19 @@ class TextTables {
 
  private:
   TextTables() = default;
-  std::string_view text_at(std::span<const uint32_t> offsets, std::span<const char> bytes,
-                           uint32_t index) const noexcept;
+  TokenId checked(TokenId id) const noexcept { return contains(id) ? id : kNoToken; }
   std::string_view string_at(uint32_t index) const noexcept;
 
+  struct TextSlot {
+    uint32_t tag;  // upper half of the text's hash
+    uint32_t symbol;
+  };
   struct MergeSlot {
     uint32_t left;
     uint32_t right;
     uint32_t rank;
     uint32_t result;
   };
-  friend Result<std::vector<uint8_t>> build_text_tables(const Vocabulary&);
-  friend struct TextTablesHeader;
   friend class TextTablesBuilder;
 
   const TextTablesHeader* header_ = nullptr;
@@ -148,7 +149,7 @@ class TextTables {
   std::span<const uint8_t> types_;             // [tokens]
   std::span<const uint8_t> flags_;             // [tokens]
   std::span<const float> scores_;              // [tokens], or empty: all 0
-  std::span<const uint32_t> text_slots_;       // hash table of symbols by their bytes
+  std::span<const TextSlot> text_slots_;       // hash table of symbols by their bytes
   std::span<const MergeSlot> merge_slots_;     // hash table of merges by their two symbols
   std::span<const uint32_t> byte_symbols_;     // [256]
   std::span<const TokenId> byte_tokens_;       // [256]

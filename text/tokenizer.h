@@ -43,7 +43,7 @@ struct DecodeOptions {
 class Tokenizer {
  public:
   // Longest text that encode() takes.
-  static constexpr size_t kTextBytesMax = size_t{1} << 28;
+  static constexpr size_t kTextBytesMax = size_t{1} << 26;
 
   // Cheap: patterns are compiled by the first encode(). The block under `tables` must outlive the
   // tokenizer. Errors: kUnsupported if the block names a pre-tokenizer that this build does not know.
