@@ -153,7 +153,7 @@ fi
 
 say "$prompt"
 status=0
-"$bin/inferctl" --socket "$socket" run -- "$prompt" || status=$?
+"$bin/inferctl" --socket "$socket" run --max-tokens 400 -- "$prompt" || status=$?
 
 {
   echo

@@ -61,14 +61,29 @@ count_failure() {
   tests_failed=$((tests_failed + 1))
 }
 
-# stage PRESET WORDS TEST_REGEX [target...]: configures, builds and runs the tests of that name.
+# Prints those of the named targets that the configured preset has.
+targets_of() {
+  local preset=$1 target known
+  shift
+  known=$(ninja -C "$source_dir/build/$preset" -t targets all 2>/dev/null | sed -n 's/: phony$//p')
+  for target in "$@"; do
+    if grep -qx "$target" <<<"$known"; then echo "$target"; fi
+  done
+}
+
+# stage PRESET WORDS TEST_REGEX [target...]: configures, builds (all, or those of the targets that there
+# are) and runs the tests of that name.
 stage() {
-  local preset=$1 words=$2 regex=$3 log started counts failed total
+  local preset=$1 words=$2 regex=$3 log started counts failed total targets
   shift 3
   started=$SECONDS
   say "$words (preset $preset): building"
   # In a subshell, so that a failure ends this stage and not the script.
-  if ! (configure "$preset" -DINFERD_TESTS=ON && build "$preset" "$@"); then
+  if ! (
+    configure "$preset" -DINFERD_TESTS=ON
+    mapfile -t targets < <(targets_of "$preset" "$@")
+    build "$preset" "${targets[@]}"
+  ); then
     count_failure "$words (build)"
     return
   fi
@@ -88,23 +103,14 @@ stage() {
   summary+=("$words: $((total - failed)) of $total passed, $((SECONDS - started)) s")
 }
 
-# Prints those of the named targets that the configured preset has.
-targets_of() {
-  local preset=$1 target known
-  shift
-  known=$(ninja -C "$source_dir/build/$preset" -t targets all 2>/dev/null | sed -n 's/: phony$//p')
-  for target in "$@"; do
-    grep -qx "$target" <<<"$known" && echo "$target"
-  done
-}
-
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 stage release "All tests" '.*'
 if [ "$fast" = 0 ]; then
   stage asan-ubsan "Under address and undefined-behaviour sanitizers" '.*'
-  stage tsan "Threads under the thread sanitizer" '^unit\.(ipc|client_lib|daemon|engine)|^integration\.' \
+  stage tsan "Threads under the thread sanitizer" \
+    '^unit\.(ipc|client_lib|daemon|engine)$|^integration\.dying_clients$' \
     inferd inferctl inferd_ipc_test inferd_client_lib_test inferd_daemon_test inferd_engine_test
   stage fuzz "Fuzz targets, short" '^fuzz\.'
 fi
