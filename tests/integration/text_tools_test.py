@@ -51,6 +51,15 @@ class WithoutDaemon(unittest.TestCase):
                 if "raw" in case:
                     self.assertEqual(self.ids(case["raw"].encode()), case["prompt_ids"])
 
+    def test_odd_texts_have_the_references_ids(self):
+        with open(os.path.join(harness.SOURCE, "tests/golden/sample_tokens.json")) as file:
+            rows = json.load(file)
+        self.assertGreater(len(rows), 50)
+        for row in rows:
+            text = bytes.fromhex(row["hex"])
+            with self.subTest(text=text[:60]):
+                self.assertEqual(self.ids(text), row["ids"])
+
     def test_text_comes_back_byte_for_byte(self):
         for text in TEXTS:
             if b"\xff" in text:
