@@ -23,10 +23,10 @@ TEST(Documentation, TheManualExplainsEveryKey) {
   const std::string manual = file_text("docs/man/inferd.toml.5");
   for (const KeySpec& spec : config_keys()) {
     EXPECT_THAT(manual, HasSubstr(".SH [" + std::string(spec.section) + "]"));
-    EXPECT_THAT(manual, HasSubstr(".BR " + std::string(spec.key) + " (")) << spec.key;
+    EXPECT_THAT(manual, HasSubstr(".BR " + std::string(spec.key) + " \" (")) << spec.key;
   }
   for (const ModelKeySpec& spec : model_keys()) {
-    EXPECT_THAT(manual, HasSubstr(".BR " + std::string(spec.key) + " (")) << spec.key;
+    EXPECT_THAT(manual, HasSubstr(".BR " + std::string(spec.key) + " \" (")) << spec.key;
   }
 }
 
