@@ -15,15 +15,15 @@
 namespace inferd::text {
 
 class Merger {
-public:
-  explicit Merger(const TextTables &tables) : tables_(tables) {}
+ public:
+  explicit Merger(const TextTables& tables) : tables_(tables) {}
 
   // Appends the tokens of one word. Time is O(n log n) in its bytes.
-  void merge_by_rank(std::string_view word, std::vector<TokenId> &ids);
+  void merge_by_rank(std::string_view word, std::vector<TokenId>& ids);
   // The same for a whole SentencePiece text, with "▁" for spaces.
-  void merge_by_score(std::string_view text, std::vector<TokenId> &ids);
+  void merge_by_score(std::string_view text, std::vector<TokenId>& ids);
 
-private:
+ private:
   static constexpr uint32_t kNone = 0xffffffff;
 
   // A part of the word; parts form a list in order. A part that was merged into
@@ -39,22 +39,23 @@ private:
   struct Pair {
     uint32_t left;
     uint32_t right;
-    uint32_t bytes;  // of both together
-    uint32_t rank;   // merge_by_rank: lower first
-    float score;     // merge_by_score: higher first
-    uint32_t result; // symbol
+    uint32_t bytes;   // of both together
+    uint32_t rank;    // merge_by_rank: lower first
+    float score;      // merge_by_score: higher first
+    uint32_t result;  // symbol
   };
 
   void add_part(std::string_view bytes, uint32_t symbol);
-  bool is_current(const Pair &pair) const;
-  void join(const Pair &pair);
-  void append_bytes(std::string_view bytes, std::vector<TokenId> &ids) const;
+  bool is_current(const Pair& pair) const;
+  void join(const Pair& pair);
+  // The byte tokens; `missing` for a byte without one, which is left out if there is none such.
+  void append_bytes(std::string_view bytes, TokenId missing, std::vector<TokenId>& ids) const;
   template <typename AddPair, typename Later>
   void merge_all(AddPair add_pair, Later later);
 
-  const TextTables &tables_;
+  const TextTables& tables_;
   std::vector<Part> parts_;
   std::vector<Pair> heap_;
 };
 
-} // namespace inferd::text
+}  // namespace inferd::text

@@ -13,11 +13,10 @@
 namespace inferd::text {
 
 class Pretokenizer {
-public:
+ public:
   // Compiles the patterns of `kind`. Errors: kInternal for a pattern that PCRE2
   // does not take.
-  static Result<std::unique_ptr<const Pretokenizer>>
-  compile(const PretokenizerKind &kind);
+  static Result<std::unique_ptr<const Pretokenizer>> compile(const PretokenizerKind& kind);
   ~Pretokenizer();
 
   // The words of `text` (UTF-8, see canonical_utf8), in order and without gaps;
@@ -25,10 +24,10 @@ public:
   // pattern matcher can take.
   Result<std::vector<std::string_view>> split(std::string_view text) const;
 
-private:
+ private:
   struct Step;
   Pretokenizer();
   std::vector<Step> steps_;
 };
 
-} // namespace inferd::text
+}  // namespace inferd::text

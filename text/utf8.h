@@ -11,7 +11,7 @@ namespace inferd::text {
 struct Utf8Unit {
   enum class Kind { kCharacter, kInvalid, kIncomplete };
   Kind kind;
-  size_t bytes; // of a character; else of the longest start of one (at least 1)
+  size_t bytes;  // of a character; else of the longest start of one (at least 1)
 };
 
 // What `bytes`, which is not empty, begins with. Source: the Unicode Standard,
@@ -23,4 +23,4 @@ Utf8Unit next_utf8_unit(std::string_view bytes) noexcept;
 // as the code point that they spell, U+FFFD for each byte that starts nothing.
 std::string canonical_utf8(std::string_view text);
 
-} // namespace inferd::text
+}  // namespace inferd::text
