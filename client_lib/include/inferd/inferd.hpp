@@ -1,0 +1,445 @@
+// inferd client library, C++20 interface: a thin, header-only layer over inferd.h.
+//
+// Two styles, by choice: functions named try_... return Result<T>; the others throw
+// inferd::client::Error. Handles are move-only and close themselves. A Connection must outlive its
+// Sequences. Threads and fork(): as inferd.h says.
+//
+//   inferd::client::Connection connection;
+//   auto answer =
+//   connection.open(inferd::client::Prompt::chat(R"([{"role":"user","content":"Hi"}])")); for
+//   (const auto& event : answer) std::cout << event.text << std::flush;
+#ifndef INFERD_INFERD_HPP
+#define INFERD_INFERD_HPP
+
+#include <inferd/inferd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <iterator>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <stop_token>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace inferd::client {
+
+// What went wrong: a status to decide by, and a sentence for people.
+class Error : public std::runtime_error {
+ public:
+  Error(inferd_status status, const std::string& message)
+      : std::runtime_error(message), status_(status) {}
+  inferd_status status() const noexcept { return status_; }
+
+ private:
+  inferd_status status_;
+};
+
+// A value or an Error. value() throws the Error if there is one.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT implicit
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT implicit
+
+  explicit operator bool() const noexcept { return state_.index() == 0; }
+  T& value() & {
+    check();
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    check();
+    return std::get<0>(std::move(state_));
+  }
+  T& operator*() & { return value(); }
+  T* operator->() { return &value(); }
+  const Error& error() const { return std::get<1>(state_); }
+
+ private:
+  void check() const {
+    if (state_.index() == 1) throw std::get<1>(state_);
+  }
+  std::variant<T, Error> state_;
+};
+
+namespace detail {
+
+// Takes over an error object of the C interface.
+inline Error take_error(inferd_status status, inferd_error* error) {
+  const std::string message =
+      error != nullptr ? inferd_error_message(error) : inferd_status_name(status);
+  inferd_error_free(error);
+  return Error(status, message);
+}
+
+struct CloseConnection {
+  void operator()(inferd_connection* connection) const noexcept { inferd_disconnect(connection); }
+};
+struct CloseSequence {
+  void operator()(inferd_sequence* sequence) const noexcept { inferd_close(sequence); }
+};
+struct FreeMemory {
+  void operator()(void* memory) const noexcept { inferd_free(memory); }
+};
+
+}  // namespace detail
+
+// A prompt: text, chat messages as JSON, or token ids. Owns what it was given.
+class Prompt {
+ public:
+  // flags: INFERD_TOKENIZE_*
+  static Prompt text(std::string text, uint32_t flags = INFERD_TOKENIZE_BOS) {
+    Prompt prompt;
+    prompt.kind_ = Kind::kText;
+    prompt.text_ = std::move(text);
+    prompt.flags_ = flags;
+    return prompt;
+  }
+  // As inferd_prompt.chat_json.
+  static Prompt chat(std::string json) {
+    Prompt prompt;
+    prompt.kind_ = Kind::kChat;
+    prompt.text_ = std::move(json);
+    return prompt;
+  }
+  static Prompt ids(std::vector<int32_t> ids) {
+    Prompt prompt;
+    prompt.kind_ = Kind::kIds;
+    prompt.ids_ = std::move(ids);
+    return prompt;
+  }
+
+  // Borrows from this object.
+  inferd_prompt c_prompt() const {
+    static const int32_t no_ids = 0;  // an empty array of ids is still given
+    inferd_prompt out;
+    inferd_prompt_init(&out);
+    switch (kind_) {
+      case Kind::kText:
+        out.text = text_.c_str();
+        out.text_bytes = text_.size();
+        out.text_flags = flags_;
+        break;
+      case Kind::kChat:
+        out.chat_json = text_.c_str();
+        out.chat_json_bytes = text_.size();
+        break;
+      case Kind::kIds:
+        out.ids = ids_.empty() ? &no_ids : ids_.data();
+        out.ids_count = ids_.size();
+        break;
+    }
+    return out;
+  }
+
+ private:
+  enum class Kind { kText, kChat, kIds };
+  Prompt() = default;
+  Kind kind_ = Kind::kText;
+  std::string text_;
+  std::vector<int32_t> ids_;
+  uint32_t flags_ = 0;
+};
+
+// How to sample; the defaults are those of inferd_sampling_init().
+struct Sampling {
+  float temperature = 0;
+  uint32_t top_k = 0;
+  float top_p = 1;
+  float min_p = 0;
+  float repetition_penalty = 1;
+  float presence_penalty = 0;
+  float frequency_penalty = 0;
+  uint32_t penalty_last_n = 64;
+  uint64_t seed = 0;
+  uint32_t branch = 0;
+  std::vector<inferd_logit_bias> logit_bias;
+  std::vector<std::string> stop;
+  uint32_t max_tokens = INFERD_UNLIMITED_TOKENS;
+  bool logprobs = false;
+  uint32_t top_logprobs = 0;
+  bool ignore_eos = false;
+};
+
+// One event. Borrows from its sequence, until the next event is asked for.
+struct Event {
+  std::string_view text;
+  std::span<const int32_t> ids;
+  std::span<const inferd_logprob> logprobs;      // one per id, or empty
+  std::span<const inferd_logprob> top_logprobs;  // top_logprobs_count per id, or empty
+  size_t top_logprobs_count = 0;
+  inferd_finish finish = INFERD_FINISH_NONE;
+
+  // Alternatives of token `index` of this event, likeliest first.
+  std::span<const inferd_logprob> alternatives(size_t index) const {
+    return top_logprobs.empty()
+               ? top_logprobs
+               : top_logprobs.subspan(index * top_logprobs_count, top_logprobs_count);
+  }
+};
+
+struct Usage {
+  uint32_t prompt_tokens = 0;
+  uint32_t cached_tokens = 0;
+  uint32_t completion_tokens = 0;
+  double ttft_ms = 0;
+  double itl_ms = 0;
+};
+
+// A running or ended sequence. One thread at a time may wait for its events; any may cancel it.
+class Sequence {
+ public:
+  explicit Sequence(inferd_sequence* handle) : handle_(handle) {}
+
+  inferd_sequence* c_handle() const noexcept { return handle_.get(); }
+
+  // What next() found: an event, or why there is none.
+  enum class State { kEvent, kTimedOut, kOver };
+  struct Next {
+    State state = State::kOver;
+    Event event;
+  };
+
+  // Waits up to `timeout` (negative: for ever; zero: does not block).
+  Result<Next> try_next(std::chrono::milliseconds timeout = std::chrono::milliseconds(-1)) {
+    inferd_event event;
+    inferd_event_init(&event);
+    inferd_error* error = nullptr;
+    const auto bounded = std::min<int64_t>(timeout.count(), std::numeric_limits<int>::max());
+    const int timeout_ms = static_cast<int>(std::max<int64_t>(bounded, -1));
+    const inferd_status status = inferd_next(handle_.get(), timeout_ms, &event, &error);
+    finish_ = event.finish != INFERD_FINISH_NONE ? event.finish : finish_;
+    if (status == INFERD_OK) return Next{State::kEvent, view_of(event)};
+    if (status == INFERD_TIMED_OUT && error == nullptr) return Next{State::kTimedOut, {}};
+    if (status == INFERD_NOT_FOUND && error == nullptr) return Next{State::kOver, {}};
+    return detail::take_error(status, error);
+  }
+  // The next event, or nothing after the last one. Throws Error.
+  std::optional<Event> next() {
+    Next found = try_next().value();
+    if (found.state != State::kEvent) return std::nullopt;
+    return found.event;
+  }
+
+  // Reads to the end. Throws Error.
+  std::string read_all() {
+    std::string text;
+    while (const auto event = next()) text += event->text;
+    return text;
+  }
+
+  void cancel() noexcept { inferd_cancel(handle_.get()); }
+  // How it ended; INFERD_FINISH_NONE before its last event was read.
+  inferd_finish finish() const noexcept { return finish_; }
+
+  Usage usage() const {
+    inferd_usage usage;
+    usage.struct_bytes = sizeof(usage);
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_get_usage(handle_.get(), &usage, &error);
+    if (status != INFERD_OK) throw detail::take_error(status, error);
+    return {usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.ttft_ms,
+            usage.itl_ms};
+  }
+
+  // An input iterator over the events that are left: `for (const Event& event : sequence)`. Throws
+  // Error.
+  class Iterator {
+   public:
+    using iterator_category = std::input_iterator_tag;
+    using value_type = Event;
+    using difference_type = std::ptrdiff_t;
+    using pointer = const Event*;
+    using reference = const Event&;
+
+    Iterator() = default;
+    explicit Iterator(Sequence* sequence) : sequence_(sequence) { ++*this; }
+    const Event& operator*() const { return *event_; }
+    const Event* operator->() const { return &*event_; }
+    Iterator& operator++() {
+      event_ = sequence_->next();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.event_; }
+
+   private:
+    Sequence* sequence_ = nullptr;
+    std::optional<Event> event_;
+  };
+  Iterator begin() { return Iterator(this); }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+  // The same range, cancelled once `stop` is requested (by any thread): the last event then says
+  // INFERD_FINISH_CANCELLED. Keep the range alive while iterating.
+  class Cancellable {
+   public:
+    Cancellable(Sequence& sequence, std::stop_token stop)
+        : sequence_(&sequence), on_stop_(std::move(stop), Cancel{sequence.c_handle()}) {}
+    Cancellable(const Cancellable&) = delete;
+    Cancellable& operator=(const Cancellable&) = delete;
+    Iterator begin() { return sequence_->begin(); }
+    std::default_sentinel_t end() const noexcept { return {}; }
+
+   private:
+    struct Cancel {
+      inferd_sequence* handle;
+      void operator()() const noexcept { inferd_cancel(handle); }
+    };
+    Sequence* sequence_;
+    std::stop_callback<Cancel> on_stop_;
+  };
+  Cancellable until(std::stop_token stop) { return Cancellable(*this, std::move(stop)); }
+
+ private:
+  static Event view_of(const inferd_event& event) {
+    Event view;
+    view.text = {event.text, event.text_bytes};
+    view.ids = {event.ids, event.ids_count};
+    if (event.logprobs != nullptr) view.logprobs = {event.logprobs, event.ids_count};
+    view.top_logprobs_count = event.top_logprobs_count;
+    if (event.top_logprobs != nullptr) {
+      view.top_logprobs = {event.top_logprobs, event.ids_count * event.top_logprobs_count};
+    }
+    view.finish = event.finish;
+    return view;
+  }
+
+  std::unique_ptr<inferd_sequence, detail::CloseSequence> handle_;
+  inferd_finish finish_ = INFERD_FINISH_NONE;
+};
+
+struct ConnectOptions {
+  std::string socket_path;               // empty: as inferd_connect_options.socket_path
+  std::string model;                     // empty: the daemon's first
+  std::string client_name;               // empty: the program's short name
+  std::chrono::milliseconds timeout{0};  // of the handshake; 0: five seconds
+  std::chrono::microseconds spin{0};     // before sleeping in a wait
+};
+
+class Connection {
+ public:
+  explicit Connection(const ConnectOptions& options = {})
+      : Connection(try_connect(options).value()) {}
+
+  static Result<Connection> try_connect(const ConnectOptions& options = {}) {
+    inferd_connect_options c_options;
+    inferd_connect_options_init(&c_options);
+    const auto or_null = [](const std::string& s) { return s.empty() ? nullptr : s.c_str(); };
+    c_options.socket_path = or_null(options.socket_path);
+    c_options.model = or_null(options.model);
+    c_options.client_name = or_null(options.client_name);
+    c_options.timeout_ms = static_cast<uint32_t>(options.timeout.count());
+    c_options.spin_us = static_cast<uint32_t>(options.spin.count());
+    inferd_connection* handle = nullptr;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_connect(&c_options, &handle, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return Connection(handle);
+  }
+
+  inferd_connection* c_handle() const noexcept { return handle_.get(); }
+
+  Result<Sequence> try_open(const Prompt& prompt, const Sampling& sampling = {}) {
+    const inferd_prompt c_prompt = prompt.c_prompt();
+    std::vector<const char*> stops;
+    stops.reserve(sampling.stop.size());
+    for (const std::string& stop : sampling.stop) stops.push_back(stop.c_str());
+    const inferd_sampling c_sampling = to_c(sampling, stops);
+    inferd_sequence* handle = nullptr;
+    inferd_error* error = nullptr;
+    const inferd_status status =
+        inferd_open(handle_.get(), &c_prompt, &c_sampling, &handle, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return Sequence(handle);
+  }
+  Sequence open(const Prompt& prompt, const Sampling& sampling = {}) {
+    return std::move(try_open(prompt, sampling)).value();
+  }
+
+  // Its strings live as long as the connection.
+  inferd_model_info model() const {
+    inferd_model_info info;
+    info.struct_bytes = sizeof(info);
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_get_model_info(handle_.get(), &info, &error);
+    if (status != INFERD_OK) throw detail::take_error(status, error);
+    return info;
+  }
+
+  std::vector<int32_t> tokenize(std::string_view text, uint32_t flags = 0) const {
+    int32_t* ids = nullptr;
+    size_t count = 0;
+    inferd_error* error = nullptr;
+    const inferd_status status =
+        inferd_tokenize(handle_.get(), text.data(), text.size(), flags, &ids, &count, &error);
+    return take_ids(status, ids, count, error);
+  }
+  std::vector<int32_t> render_chat(std::string_view json) const {
+    int32_t* ids = nullptr;
+    size_t count = 0;
+    inferd_error* error = nullptr;
+    const inferd_status status =
+        inferd_render_chat(handle_.get(), json.data(), json.size(), &ids, &count, &error);
+    return take_ids(status, ids, count, error);
+  }
+  std::string detokenize(std::span<const int32_t> ids, bool special = false) const {
+    char* text = nullptr;
+    size_t bytes = 0;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_detokenize(handle_.get(), ids.data(), ids.size(),
+                                                   special ? 1 : 0, &text, &bytes, &error);
+    if (status != INFERD_OK) throw detail::take_error(status, error);
+    const std::unique_ptr<char, detail::FreeMemory> owner(text);
+    return std::string(text, bytes);
+  }
+
+  // For event loops, as inferd_connection_fd() and inferd_connection_clear().
+  int fd() const noexcept { return inferd_connection_fd(handle_.get()); }
+  void clear() noexcept { inferd_connection_clear(handle_.get()); }
+
+ private:
+  explicit Connection(inferd_connection* handle) : handle_(handle) {}
+
+  static std::vector<int32_t> take_ids(inferd_status status, int32_t* ids, size_t count,
+                                       inferd_error* error) {
+    if (status != INFERD_OK) throw detail::take_error(status, error);
+    const std::unique_ptr<int32_t, detail::FreeMemory> owner(ids);
+    return std::vector<int32_t>(ids, ids + count);
+  }
+  static inferd_sampling to_c(const Sampling& s, const std::vector<const char*>& stops) {
+    inferd_sampling out;
+    inferd_sampling_init(&out);
+    out.temperature = s.temperature;
+    out.top_k = s.top_k;
+    out.top_p = s.top_p;
+    out.min_p = s.min_p;
+    out.repetition_penalty = s.repetition_penalty;
+    out.presence_penalty = s.presence_penalty;
+    out.frequency_penalty = s.frequency_penalty;
+    out.penalty_last_n = s.penalty_last_n;
+    out.seed = s.seed;
+    out.branch = s.branch;
+    out.logit_bias = s.logit_bias.data();
+    out.logit_bias_count = s.logit_bias.size();
+    out.stop = stops.data();
+    out.stop_count = stops.size();
+    out.max_tokens = s.max_tokens;
+    out.logprobs = s.logprobs ? 1 : 0;
+    out.top_logprobs = s.top_logprobs;
+    out.ignore_eos = s.ignore_eos ? 1 : 0;
+    return out;
+  }
+
+  std::unique_ptr<inferd_connection, detail::CloseConnection> handle_;
+};
+
+}  // namespace inferd::client
+#endif
