@@ -39,7 +39,7 @@ class Terminal:
     def wait(self):
         """The exit code, after the program has ended."""
         try:
-            while os.read(self.fd, 4096):
+            while select.select([self.fd], [], [], harness.PATIENCE_S)[0] and os.read(self.fd, 4096):
                 pass
         except OSError:
             pass
@@ -102,6 +102,7 @@ class Chat(harness.DaemonTest):
         chat.expect("> ")
         chat.type("\x10\r")  # Ctrl-P: the line before
         chat.expect("cached")
+        chat.expect("> ")
         chat.type("\x04")
         self.assertEqual(chat.wait(), 0)
 
