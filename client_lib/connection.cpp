@@ -216,7 +216,8 @@ int Connection::fd() {
 void Connection::clear() {
   const Lock lock(mutex_);
   ++poll_round_;
-  ipc::clear_doorbell(completion_bell_.get());
+  // The daemon rings once per sleep: a bell that is taken from the leader must be passed on to it.
+  if (ipc::clear_doorbell(completion_bell_.get()) && leader_ != nullptr) nudge_leader();
   uint64_t count;
   static_cast<void>(!read(event_fd_.get(), &count, sizeof(count)));
   check_peer({nullptr, true});

@@ -117,6 +117,7 @@ class Connection {
   void handle_tokens(Sequence& sequence);
   void handle_finished(Sequence& sequence);
   Error read_sentence() const;
+  void nudge_leader();
   void notify(Sequence& sequence, Reader reader);
   void end_sequence(Sequence& sequence, inferd_finish reason, std::optional<Error> error);
   void die(Error error, Reader reader);
@@ -164,8 +165,8 @@ class Connection {
   std::vector<ipc::DeliveredRecord> unsent_;  // cancellations and reports that found the ring full
   uint64_t last_cookie_ = 0;
   std::optional<Error> dead_;
-  bool event_loop_ = false;   // fd() was called
-  uint64_t poll_round_ = 0;  // counts clear()
+  bool event_loop_ = false;        // fd() was called
+  uint64_t poll_round_ = 0;        // counts clear()
   std::vector<std::byte> record_;  // the record in hand
 };
 

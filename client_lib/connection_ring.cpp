@@ -180,11 +180,13 @@ void Connection::end_sequence(Sequence& sequence, inferd_finish reason,
   sequence.error_ = std::move(error);
 }
 
+void Connection::nudge_leader() { ring_eventfd(nudge_fd_.get()); }
+
 // Point 3 of the argument in connection.h.
 void Connection::notify(Sequence& sequence, Reader reader) {
   if (&sequence == reader.sequence) return;
   if (&sequence == leader_) {
-    ring_eventfd(nudge_fd_.get());
+    nudge_leader();
   } else if (sequence.waiting_) {
     sequence.arrived_.notify_one();
   } else if (event_loop_ && (!reader.polling || sequence.polled_round_ == poll_round_)) {
@@ -202,7 +204,7 @@ void Connection::die(Error error, Reader reader) {
     end_sequence(*sequence, INFERD_FINISH_ERROR, *dead_);
     notify(*sequence, reader);
   }
-  if (leader_ != nullptr) ring_eventfd(nudge_fd_.get());
+  if (leader_ != nullptr) nudge_leader();
   if (event_loop_ && !reader.polling) ring_eventfd(event_fd_.get());
   // End of file stays readable for ever: out of the event loop with it.
   epoll_ctl(epoll_fd_.get(), EPOLL_CTL_DEL, socket_.get(), nullptr);

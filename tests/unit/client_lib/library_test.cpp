@@ -1,0 +1,466 @@
+// The library through its C interface, against a server in miniature.
+#include <dirent.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "client_lib/include/inferd/inferd.h"
+#include "fake_server.h"
+#include "library_fixture.h"
+
+namespace inferd::test {
+namespace {
+
+TEST(Library, AnswerArrivesWholeWithUsage) {
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.ids = {kHello, kWorld, 0xC3, 0xA9, kEos};
+    script.cached_tokens = 2;
+    return script;
+  });
+  Client client(server);
+  auto answer = client.ask({1, 2, 3});
+  const Answer got = read_all(answer.get());
+  EXPECT_EQ(got.text, "Hello worldé");
+  EXPECT_EQ(got.ids, (std::vector<int32_t>{kHello, kWorld, 0xC3, 0xA9, kEos}));
+  EXPECT_EQ(got.finish, INFERD_FINISH_STOP);
+  EXPECT_EQ(server.last_prompt(), (std::vector<TokenId>{1, 2, 3}));
+  inferd_usage usage = {};
+  usage.struct_bytes = sizeof(usage);
+  ASSERT_EQ(inferd_get_usage(answer.get(), &usage, nullptr), INFERD_OK);
+  EXPECT_EQ(usage.prompt_tokens, 3u);
+  EXPECT_EQ(usage.cached_tokens, 2u);
+  EXPECT_EQ(usage.completion_tokens, 5u);
+  EXPECT_GT(usage.ttft_ms, 0);
+  EXPECT_GE(usage.itl_ms, 0);
+  inferd_event event;
+  inferd_event_init(&event);
+  EXPECT_EQ(inferd_next(answer.get(), -1, &event, nullptr), INFERD_NOT_FOUND);
+}
+
+TEST(Library, ModelInfoAndTextFunctionsWork) {
+  FakeServer server([](const ipc::Submission&) { return Script(); });
+  Client client(server);
+  inferd_model_info info = {};
+  info.struct_bytes = sizeof(info);
+  ASSERT_EQ(inferd_get_model_info(client.get(), &info, nullptr), INFERD_OK);
+  EXPECT_STREQ(info.name, "tiny");
+  EXPECT_EQ(info.vocabulary, kVocabulary);
+  EXPECT_EQ(info.eos_token, kEos);
+  EXPECT_EQ(info.has_chat_template, 1);
+  EXPECT_EQ(client.tokenize("ab<|end|>", 0).size(), 9u) << "typed control tokens stay text";
+  EXPECT_EQ(client.tokenize("ab<|end|>", INFERD_TOKENIZE_SPECIAL),
+            (std::vector<int32_t>{'a', 'b', kEos}));
+  char* text = nullptr;
+  size_t bytes = 0;
+  const int32_t ids[] = {kHello, kEos, kWorld};
+  ASSERT_EQ(inferd_detokenize(client.get(), ids, 3, 1, &text, &bytes, nullptr), INFERD_OK);
+  EXPECT_EQ(std::string(text, bytes), "Hello<|end|> world");
+  inferd_free(text);
+}
+
+TEST(Library, ChatIsRenderedByTheTemplateAndAUserCannotForgeItsTokens) {
+  FakeServer server([](const ipc::Submission&) { return Script(); });
+  Client client(server);
+  const std::string chat = R"([{"role":"user","content":"x<|model|>"}])";
+  int32_t* ids = nullptr;
+  size_t count = 0;
+  inferd_error* error = nullptr;
+  ASSERT_EQ(inferd_render_chat(client.get(), chat.data(), chat.size(), &ids, &count, &error),
+            INFERD_OK)
+      << inferd_error_message(error);
+  std::vector<int32_t> expected = {kUser, 'x'};
+  for (const int32_t id : bytes_as_ids("<|model|>")) expected.push_back(id);
+  expected.push_back(kModel);
+  EXPECT_EQ(std::vector<int32_t>(ids, ids + count), expected);
+  inferd_free(ids);
+  const std::string broken = "[{";
+  EXPECT_EQ(inferd_render_chat(client.get(), broken.data(), broken.size(), &ids, &count, &error),
+            INFERD_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(inferd_error_message(error)).find("JSON"), std::string::npos);
+  inferd_error_free(error);
+}
+
+TEST(Library, SamplingArrivesAsItWasGiven) {
+  FakeServer server([](const ipc::Submission& s) {
+    EXPECT_EQ(s.logit_bias.size(), 2u);
+    EXPECT_EQ(s.logit_bias[1].token, 9);
+    EXPECT_TRUE(std::isinf(s.logit_bias[1].bias));
+    return Script();
+  });
+  Client client(server);
+  const inferd_logit_bias bias[] = {{8, 1.5f}, {9, -INFINITY}};
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  sampling.temperature = 0.5f;
+  sampling.top_k = 40;
+  sampling.top_p = 0.9f;
+  sampling.min_p = 0.1f;
+  sampling.repetition_penalty = 1.1f;
+  sampling.presence_penalty = 0.2f;
+  sampling.frequency_penalty = 0.3f;
+  sampling.penalty_last_n = 32;
+  sampling.seed = 1234567890123;
+  sampling.branch = 3;
+  sampling.logit_bias = bias;
+  sampling.logit_bias_count = 2;
+  sampling.max_tokens = 17;
+  sampling.logprobs = 1;
+  sampling.top_logprobs = 5;
+  sampling.ignore_eos = 1;
+  read_all(client.ask({1}, &sampling).get());
+  const ipc::SubmitRecord f = server.last_fields();
+  EXPECT_EQ(f.temperature, 0.5f);
+  EXPECT_EQ(f.top_k, 40u);
+  EXPECT_EQ(f.top_p, 0.9f);
+  EXPECT_EQ(f.min_p, 0.1f);
+  EXPECT_EQ(f.repetition_penalty, 1.1f);
+  EXPECT_EQ(f.presence_penalty, 0.2f);
+  EXPECT_EQ(f.frequency_penalty, 0.3f);
+  EXPECT_EQ(f.penalty_last_n, 32u);
+  EXPECT_EQ(f.seed, 1234567890123u);
+  EXPECT_EQ(f.branch, 3u);
+  EXPECT_EQ(f.max_tokens, 17u);
+  EXPECT_EQ(f.top_logprobs, 5u);
+  EXPECT_EQ(f.header.flags, ipc::kSubmitLogprobs | ipc::kSubmitIgnoreEos);
+}
+
+TEST(Library, LogprobsAndAlternativesComeWithTheirTokens) {
+  constexpr uint32_t kTop = 20;
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.ids = bytes_as_ids("a text of forty tokens, more or less....");
+    script.tokens_per_step = 16;  // records of 43 slots in a ring of 256
+    return script;
+  });
+  Client client(server);
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  sampling.logprobs = 1;
+  sampling.top_logprobs = kTop;
+  const Answer got = read_all(client.ask({1}, &sampling).get());
+  EXPECT_EQ(got.text, "a text of forty tokens, more or less....");
+  ASSERT_EQ(got.logprobs.size(), got.ids.size());
+  ASSERT_EQ(got.top.size(), got.ids.size() * kTop);
+  for (size_t i = 0; i < got.ids.size(); ++i) {
+    EXPECT_EQ(got.logprobs[i].token, got.ids[i]);
+    EXPECT_EQ(got.logprobs[i].logprob, -0.5f * static_cast<float>(i));
+    for (size_t k = 0; k < kTop; ++k) {
+      EXPECT_EQ(got.top[i * kTop + k].token, static_cast<int32_t>(k));
+      EXPECT_EQ(got.top[i * kTop + k].logprob,
+                -static_cast<float>(i) - 0.25f * static_cast<float>(k));
+    }
+  }
+}
+
+TEST(Library, StopStringEndsTheAnswerAndTellsTheDaemonWhere) {
+  for (const uint32_t burst : {1u, 3u, 16u}) {
+    FakeServer server([burst](const ipc::Submission&) {
+      Script script;
+      script.ids = {kHello, kBen, kD, 'x', 'y', 'z'};
+      script.tokens_per_step = burst;
+      script.hold = true;
+      return script;
+    });
+    Client client(server);
+    const char* stops[] = {"END"};
+    inferd_sampling sampling;
+    inferd_sampling_init(&sampling);
+    sampling.stop = stops;
+    sampling.stop_count = 1;
+    sampling.logprobs = 1;
+    auto answer = client.ask({1}, &sampling);
+    const Answer got = read_all(answer.get());
+    EXPECT_EQ(got.text, "Hellob");
+    EXPECT_EQ(got.ids, (std::vector<int32_t>{kHello, kBen}));
+    EXPECT_EQ(got.logprobs.size(), 2u);
+    EXPECT_EQ(got.finish, INFERD_FINISH_STOP);
+    inferd_usage usage = {};
+    usage.struct_bytes = sizeof(usage);
+    ASSERT_EQ(inferd_get_usage(answer.get(), &usage, nullptr), INFERD_OK);
+    EXPECT_EQ(usage.completion_tokens, 2u);
+    ASSERT_TRUE(eventually([&] { return server.truncations() == 1; }));
+    EXPECT_EQ(server.delivered(), 2u);
+    EXPECT_TRUE(eventually([&] { return server.running() == 0; }));
+  }
+}
+
+TEST(Library, HeldBackTextComesWithTheEnd) {
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.ids = {kHello, kEn};
+    script.reason = ipc::FinishReason::kLength;
+    return script;
+  });
+  Client client(server);
+  const char* stops[] = {"END"};
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  sampling.stop = stops;
+  sampling.stop_count = 1;
+  const Answer got = read_all(client.ask({1}, &sampling).get());
+  EXPECT_EQ(got.text, "HelloEN");
+  EXPECT_EQ(got.ids, (std::vector<int32_t>{kHello, kEn}));
+  EXPECT_EQ(got.finish, INFERD_FINISH_LENGTH);
+}
+
+TEST(Library, CancelEndsTheSequenceOnBothSides) {
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.ids = {kHello};
+    script.hold = true;
+    return script;
+  });
+  Client client(server);
+  auto answer = client.ask({1});
+  inferd_event event;
+  inferd_event_init(&event);
+  ASSERT_EQ(inferd_next(answer.get(), -1, &event, nullptr), INFERD_OK);
+  EXPECT_EQ(inferd_next(answer.get(), 0, &event, nullptr), INFERD_TIMED_OUT);
+  EXPECT_EQ(inferd_next(answer.get(), 5, &event, nullptr), INFERD_TIMED_OUT);
+  inferd_cancel(answer.get());
+  const Answer got = read_all(answer.get());
+  EXPECT_EQ(got.finish, INFERD_FINISH_CANCELLED);
+  EXPECT_EQ(server.cancels(), 1u);
+  inferd_cancel(answer.get());  // after the end: nothing
+  answer.reset();
+  auto closed_early = client.ask({1});
+  ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
+  closed_early.reset();
+  EXPECT_TRUE(eventually([&] { return server.running() == 0; }));
+  EXPECT_EQ(server.cancels(), 2u);
+}
+
+TEST(Library, ErrorOfASequenceIsReturnedOnceAfterItsTokens) {
+  const std::string sentence(900, 's');
+  FakeServer server([&](const ipc::Submission&) {
+    Script script;
+    script.ids = {kHello, kEn};
+    script.error = Error(ErrorCode::kResourceExhausted, sentence);
+    return script;
+  });
+  Client client(server);
+  const char* stops[] = {"END"};
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  sampling.stop = stops;
+  sampling.stop_count = 1;
+  auto answer = client.ask({1}, &sampling);
+  const Answer got = read_all(answer.get());
+  EXPECT_EQ(got.text, "HelloEN");
+  EXPECT_EQ(got.status, INFERD_RESOURCE_EXHAUSTED);
+  EXPECT_EQ(got.finish, INFERD_FINISH_ERROR);
+  EXPECT_EQ(got.error, sentence);
+  inferd_event event;
+  inferd_event_init(&event);
+  EXPECT_EQ(inferd_next(answer.get(), -1, &event, nullptr), INFERD_NOT_FOUND);
+}
+
+TEST(Library, ArgumentsAreChecked) {
+  FakeServer server([](const ipc::Submission&) { return Script(); });
+  Client client(server);
+  const auto refusal = [&](auto&& change) {
+    inferd_prompt prompt;
+    inferd_prompt_init(&prompt);
+    const int32_t id = 1;
+    prompt.ids = &id;
+    prompt.ids_count = 1;
+    inferd_sampling sampling;
+    inferd_sampling_init(&sampling);
+    change(prompt, sampling);
+    inferd_sequence* sequence = nullptr;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_open(client.get(), &prompt, &sampling, &sequence, &error);
+    const std::string text = inferd_error_message(error);
+    EXPECT_EQ(sequence, nullptr);
+    EXPECT_EQ(status, inferd_error_status(error));
+    inferd_error_free(error);
+    return text;
+  };
+  EXPECT_NE(refusal([](auto& p, auto&) { p.text = "x"; }).find("exactly one"), std::string::npos);
+  EXPECT_NE(refusal([](auto& p, auto&) { p.ids_count = 0; }).find("no tokens"), std::string::npos);
+  EXPECT_NE(refusal([](auto&, auto& s) { s.temperature = -1; }).find("temperature"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto&, auto& s) { s.top_logprobs = 3; }).find("logprobs"),
+            std::string::npos);
+  EXPECT_NE(refusal([](auto&, auto& s) { s.struct_bytes = 0; }).find("inferd_sampling_init"),
+            std::string::npos);
+  static const int32_t outside = kVocabulary;
+  EXPECT_NE(refusal([](auto& p, auto&) { p.ids = &outside; }).find("vocabulary of 264"),
+            std::string::npos);
+  static const std::vector<int32_t> huge(8193, 1);
+  EXPECT_NE(refusal([](auto& p, auto&) {
+              p.ids = huge.data();
+              p.ids_count = huge.size();
+            }).find("8193"),
+            std::string::npos);
+  static const char* empty_stop[] = {""};
+  EXPECT_NE(refusal([](auto&, auto& s) {
+              s.stop = empty_stop;
+              s.stop_count = 1;
+            }).find("stop string is empty"),
+            std::string::npos);
+  inferd_event event = {};
+  auto answer = client.ask({1});
+  EXPECT_EQ(inferd_next(answer.get(), 0, &event, nullptr), INFERD_INVALID_ARGUMENT);
+}
+
+TEST(Library, PromptsReuseTheArenaAndWaitForRoom) {
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.ids = {kHello};
+    return script;
+  });
+  Client client(server);
+  const std::vector<int32_t> prompt(3000, 7);  // 12,000 of 16,384 bytes: one at a time
+  for (int round = 0; round < 50; ++round) {
+    EXPECT_EQ(read_all(client.ask(prompt).get()).text, "Hello");
+  }
+  std::vector<SequencePtr> answers;
+  for (int i = 0; i < 50; ++i) answers.push_back(client.ask(prompt));
+  for (auto& answer : answers) EXPECT_EQ(read_all(answer.get()).text, "Hello");
+}
+
+TEST(Library, DaemonThatDoesNotDrainIsNoHang) {
+  FakeServer::Options options;
+  options.drain = false;
+  FakeServer server([](const ipc::Submission&) { return Script(); }, options);
+  Client client(server);
+  const std::vector<int32_t> prompt(4096, 7);
+  auto first = client.ask(prompt);
+  ASSERT_TRUE(first);
+  std::string text;
+  EXPECT_EQ(client.try_ask(prompt, &text), INFERD_RESOURCE_EXHAUSTED);
+  EXPECT_NE(text.find("16384"), std::string::npos) << text;
+}
+
+TEST(Library, DaemonsDeathEndsWhatRunsAndRefusesWhatComes) {
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.ids = {kHello, kWorld};
+    script.hold = true;
+    return script;
+  });
+  Client client(server);
+  auto answer = client.ask({1});
+  ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
+  std::string text;
+  inferd_event event;
+  inferd_event_init(&event);
+  while (text.size() < 11) {
+    ASSERT_EQ(inferd_next(answer.get(), 5000, &event, nullptr), INFERD_OK);
+    text += event.text;
+  }
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    server.kill();
+  });
+  const Answer got = read_all(answer.get());
+  killer.join();
+  EXPECT_EQ(got.status, INFERD_UNAVAILABLE);
+  EXPECT_NE(got.error.find("connect again"), std::string::npos) << got.error;
+  EXPECT_EQ(client.try_ask({1}, &text), INFERD_UNAVAILABLE);
+  inferd_cancel(answer.get());
+}
+
+TEST(Library, TokensPublishedBeforeTheDaemonsDeathAreDelivered) {
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.ids = {kHello, kWorld};
+    script.hold = true;
+    return script;
+  });
+  Client client(server);
+  auto answer = client.ask({1});
+  ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
+  // The server has made its two steps once it sleeps again.
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  server.kill();
+  const Answer got = read_all(answer.get());
+  EXPECT_EQ(got.text, "Hello world");
+  EXPECT_EQ(got.status, INFERD_UNAVAILABLE);
+}
+
+TEST(Library, LastWordOfASessionReachesEverySequence) {
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.hold = true;
+    return script;
+  });
+  Client client(server);
+  auto one = client.ask({1});
+  auto two = client.ask({2});
+  ASSERT_TRUE(eventually([&] { return server.running() == 2; }));
+  server.end_sessions(Error(ErrorCode::kTimedOut, "you did not read for 30 s"));
+  for (inferd_sequence* sequence : {one.get(), two.get()}) {
+    const Answer got = read_all(sequence);
+    EXPECT_EQ(got.status, INFERD_TIMED_OUT);
+    EXPECT_EQ(got.error, "you did not read for 30 s");
+    EXPECT_EQ(got.finish, INFERD_FINISH_ERROR);
+  }
+}
+
+TEST(Library, RefusedHandshakeSaysWhy) {
+  FakeServer::Options options;
+  options.refuse = Error(ErrorCode::kNotFound, "no model 'x'; there are: tiny");
+  FakeServer server([](const ipc::Submission&) { return Script(); }, options);
+  std::string text;
+  EXPECT_EQ(Client::try_connect(server.path(), 1000, &text), INFERD_NOT_FOUND);
+  EXPECT_EQ(text, "no model 'x'; there are: tiny");
+}
+
+TEST(Library, MuteDaemonTimesOut) {
+  FakeServer::Options options;
+  options.mute = true;
+  FakeServer server([](const ipc::Submission&) { return Script(); }, options);
+  std::string text;
+  EXPECT_EQ(Client::try_connect(server.path(), 30, &text), INFERD_TIMED_OUT);
+}
+
+TEST(Library, AClientWhoseRingIsFullOnlyPausesItself) {
+  FakeServer server([](const ipc::Submission& s) {
+    Script script;
+    script.ids.assign(s.prompt[0] == 1 ? 3000 : 50, 'x');
+    return script;
+  });
+  Client slow(server), quick(server);
+  auto unread = slow.ask({1});
+  ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
+  EXPECT_EQ(read_all(quick.ask({2}).get()).ids.size(), 50u);
+  EXPECT_TRUE(eventually([&] { return server.running() == 1; }));
+  EXPECT_EQ(read_all(unread.get()).ids.size(), 3000u);
+}
+
+TEST(Library, DisconnectFreesEverythingOnBothSides) {
+  const auto open_fds = [] {
+    DIR* dir = opendir("/proc/self/fd");
+    int count = 0;
+    while (readdir(dir) != nullptr) ++count;
+    closedir(dir);
+    return count;
+  };
+  FakeServer server([](const ipc::Submission&) {
+    Script script;
+    script.hold = true;
+    return script;
+  });
+  {
+    Client warm(server);
+    ASSERT_TRUE(eventually([&] { return server.sessions() == 1; }));
+  }
+  ASSERT_TRUE(eventually([&] { return server.sessions() == 0; }));
+  const int baseline = open_fds();
+  for (int round = 0; round < 20; ++round) {
+    Client client(server);
+    inferd_sequence* left_open = client.ask({1}).release();
+    EXPECT_NE(left_open, nullptr);
+  }
+  EXPECT_TRUE(eventually([&] { return server.sessions() == 0 && open_fds() <= baseline; }))
+      << open_fds() << " of " << baseline;
+}
+
+}  // namespace
+}  // namespace inferd::test

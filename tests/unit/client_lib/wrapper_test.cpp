@@ -1,0 +1,116 @@
+// The C++ wrapper.
+#include <gtest/gtest.h>
+
+#include <inferd/inferd.hpp>
+#include <thread>
+
+#include "fake_server.h"
+
+namespace inferd::test {
+namespace {
+
+Script hello(const ipc::Submission& s) {
+  Script script;
+  script.ids = {kHello, kWorld};
+  script.hold = s.prompt[0] == 'h';
+  if (s.prompt[0] == 'e') script.error = Error(ErrorCode::kResourceExhausted, "too long");
+  return script;
+}
+
+TEST(Wrapper, RangeOverEventsTextIdsAndUsage) {
+  FakeServer server(hello);
+  client::ConnectOptions options;
+  options.socket_path = server.path();
+  options.client_name = "wrapper";
+  client::Connection connection(options);
+  EXPECT_EQ(server.last_client_name(), "wrapper");
+  EXPECT_STREQ(connection.model().name, "tiny");
+  client::Sampling sampling;
+  sampling.logprobs = true;
+  sampling.top_logprobs = 2;
+  auto answer = connection.open(client::Prompt::text("abc", 0), sampling);
+  std::string text;
+  size_t ids = 0;
+  for (const client::Event& event : answer) {
+    text += event.text;
+    ids += event.ids.size();
+    ASSERT_EQ(event.logprobs.size(), event.ids.size());
+    for (size_t i = 0; i < event.ids.size(); ++i) EXPECT_EQ(event.alternatives(i).size(), 2u);
+  }
+  EXPECT_EQ(text, "Hello world");
+  EXPECT_EQ(ids, 2u);
+  EXPECT_EQ(answer.finish(), INFERD_FINISH_STOP);
+  EXPECT_EQ(answer.usage().completion_tokens, 2u);
+  EXPECT_EQ(server.last_prompt(), bytes_as_ids("abc"));
+}
+
+TEST(Wrapper, ChatAndTextFunctions) {
+  FakeServer server(hello);
+  client::ConnectOptions options;
+  options.socket_path = server.path();
+  client::Connection connection(options);
+  const std::string chat = R"([{"role":"user","content":"q"}])";
+  EXPECT_EQ(connection.render_chat(chat), (std::vector<int32_t>{kUser, 'q', kModel}));
+  EXPECT_EQ(connection.open(client::Prompt::chat(chat)).read_all(), "Hello world");
+  EXPECT_EQ(server.last_prompt(), (std::vector<TokenId>{kUser, 'q', kModel}));
+  EXPECT_EQ(connection.detokenize(std::vector<int32_t>{kHello, kEos}), "Hello");
+  EXPECT_EQ(connection.tokenize("é"), (std::vector<int32_t>{0xC3, 0xA9}));
+}
+
+TEST(Wrapper, ErrorsAreThrownOrReturnedByChoice) {
+  client::ConnectOptions nowhere;
+  nowhere.socket_path = "/nonexistent.sock";
+  EXPECT_THROW(client::Connection{nowhere}, client::Error);
+  auto connection_result = client::Connection::try_connect(nowhere);
+  ASSERT_FALSE(connection_result);
+  EXPECT_EQ(connection_result.error().status(), INFERD_UNAVAILABLE);
+  FakeServer server(hello);
+  client::ConnectOptions options;
+  options.socket_path = server.path();
+  client::Connection connection(options);
+  EXPECT_FALSE(connection.try_open(client::Prompt::ids({})));
+  auto answer = connection.open(client::Prompt::ids({'e'}));
+  try {
+    answer.read_all();
+    FAIL() << "no exception";
+  } catch (const client::Error& error) {
+    EXPECT_EQ(error.status(), INFERD_RESOURCE_EXHAUSTED);
+    EXPECT_STREQ(error.what(), "too long");
+  }
+  EXPECT_EQ(answer.finish(), INFERD_FINISH_ERROR);
+}
+
+TEST(Wrapper, StopTokenCancels) {
+  FakeServer server(hello);
+  client::ConnectOptions options;
+  options.socket_path = server.path();
+  client::Connection connection(options);
+  auto answer = connection.open(client::Prompt::ids({'h'}));
+  std::stop_source stop;
+  std::thread stopper([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    stop.request_stop();
+  });
+  std::string text;
+  for (const client::Event& event : answer.until(stop.get_token())) text += event.text;
+  stopper.join();
+  EXPECT_EQ(text, "Hello world");
+  EXPECT_EQ(answer.finish(), INFERD_FINISH_CANCELLED);
+}
+
+TEST(Wrapper, TimedWaitReturnsWithoutAnEvent) {
+  FakeServer server(hello);
+  client::ConnectOptions options;
+  options.socket_path = server.path();
+  client::Connection connection(options);
+  auto answer = connection.open(client::Prompt::ids({'h'}));
+  std::string text;
+  while (text.size() < 11) text += answer.next()->text;
+  EXPECT_EQ(answer.try_next(std::chrono::milliseconds(1))->state,
+            client::Sequence::State::kTimedOut);
+  EXPECT_EQ(answer.try_next(std::chrono::milliseconds(0))->state,
+            client::Sequence::State::kTimedOut);
+}
+
+}  // namespace
+}  // namespace inferd::test
