@@ -1,0 +1,281 @@
+// Every instruction set's kernels give the portable kernels' bits, and packing loses nothing.
+#include "engine/cpu/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/prng.h"
+#include "engine/cpu/isa.h"
+#include "engine/cpu/packed.h"
+#include "formats/dequantize.h"
+#include "formats/gguf.h"
+
+namespace inferd::engine::cpu {
+namespace {
+
+using formats::TensorType;
+
+constexpr TensorType kTypes[] = {TensorType::kF32,  TensorType::kF16,  TensorType::kBF16, TensorType::kQ8_0,
+                                 TensorType::kQ4_0, TensorType::kQ4_1, TensorType::kQ5_0, TensorType::kQ5_1,
+                                 TensorType::kQ4_K, TensorType::kQ5_K, TensorType::kQ6_K};
+
+// Offsets of the f16 fields within a block of the file's form.
+std::vector<size_t> half_fields(TensorType type) {
+  switch (type) {
+    case TensorType::kQ4_1:
+    case TensorType::kQ5_1:
+    case TensorType::kQ4_K:
+    case TensorType::kQ5_K: return {0, 2};
+    case TensorType::kQ6_K: return {208};
+    default: return {0};
+  }
+}
+
+float random_value(Prng& prng) { return static_cast<float>(prng.uniform() * 2 - 1); }
+
+// Random rows in the file's form, with scales of ordinary size.
+std::vector<uint8_t> random_rows(TensorType type, uint32_t rows, uint32_t columns, Prng& prng) {
+  const auto* traits = formats::tensor_type_traits(type);
+  std::vector<uint8_t> bytes(size_t{rows} * columns / traits->block_elements * traits->block_bytes);
+  for (size_t i = 0; i < bytes.size(); i += traits->block_bytes) {
+    uint8_t* block = bytes.data() + i;
+    if (type == TensorType::kF32) {
+      const float value = random_value(prng);
+      std::memcpy(block, &value, 4);
+    } else if (type == TensorType::kF16) {
+      const uint16_t half = float_to_half_saturating(random_value(prng));
+      std::memcpy(block, &half, 2);
+    } else if (type == TensorType::kBF16) {
+      const float value = random_value(prng);
+      std::memcpy(block, reinterpret_cast<const uint8_t*>(&value) + 2, 2);
+    } else {
+      for (uint32_t b = 0; b < traits->block_bytes; ++b) block[b] = static_cast<uint8_t>(prng.next());
+      for (const size_t at : half_fields(type)) {
+        const uint16_t half = float_to_half_saturating(random_value(prng) * 0.01f);
+        std::memcpy(block + at, &half, 2);
+      }
+    }
+  }
+  return bytes;
+}
+
+struct Packed {
+  std::vector<uint8_t> data;
+  PackedMatrix matrix;
+};
+
+Packed pack(TensorType type, const std::vector<uint8_t>& bytes, uint32_t rows, uint32_t columns, uint32_t lanes) {
+  Packed packed{{}, packed_shape(type, rows, columns, lanes)};
+  packed.data.resize(packed.matrix.bytes());
+  const size_t row_bytes = bytes.size() / rows;
+  for (uint32_t tile = 0; tile < packed.matrix.tiles; ++tile) {
+    const uint32_t count = std::min(lanes, rows - tile * lanes);
+    pack_tile(packed.matrix, {bytes.data() + tile * lanes * row_bytes, count * row_bytes}, count,
+              packed.data.data() + tile * packed.matrix.tile_bytes);
+  }
+  packed.matrix.data = packed.data.data();
+  return packed;
+}
+
+struct Inputs {
+  std::vector<float> values;
+  std::vector<int8_t> codes;
+  std::vector<float> scales, sums;
+  std::vector<int32_t> half_sums;
+  Activations view;
+};
+
+Inputs make_inputs(const Kernels& kernels, const std::vector<float>& values, uint32_t tokens, uint32_t columns) {
+  Inputs in;
+  in.values = values;
+  const size_t blocks = size_t{tokens} * columns / kBlock;
+  in.codes.resize(values.size());
+  in.scales.resize(blocks);
+  in.sums.resize(blocks);
+  in.half_sums.resize(blocks * 2);
+  kernels.quantize(in.values.data(), static_cast<uint32_t>(blocks), in.codes.data(), in.scales.data(),
+                   in.sums.data(), in.half_sums.data());
+  in.view = {columns, in.values.data(), in.codes.data(), in.scales.data(), in.sums.data(), in.half_sums.data()};
+  return in;
+}
+
+bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<Isa> vector_isas() {
+  std::vector<Isa> isas;
+  for (const char* name : {"avx2", "avx512", "avx512vnni"}) {
+    const auto isa = parse_isa(name);
+    if (isa.ok()) isas.push_back(isa.value());
+  }
+  return isas;
+}
+
+class EveryType : public testing::TestWithParam<TensorType> {};
+
+TEST_P(EveryType, PackedRowsUnpackToTheBitsOfTheFilesForm) {
+  Prng prng(11);
+  constexpr uint32_t kRows = 21, kColumns = 512;
+  const auto bytes = random_rows(GetParam(), kRows, kColumns, prng);
+  std::vector<float> expected(size_t{kRows} * kColumns);
+  ASSERT_TRUE(formats::dequantize(GetParam(), bytes, expected).ok());
+  for (const uint32_t lanes : {8u, 16u}) {
+    const Packed packed = pack(GetParam(), bytes, kRows, kColumns, lanes);
+    for (uint32_t row = 0; row < kRows; ++row) {
+      std::vector<float> got(kColumns);
+      unpack_row(packed.matrix, row, got.data());
+      EXPECT_EQ(std::memcmp(got.data(), expected.data() + size_t{row} * kColumns, kColumns * 4), 0) << row;
+    }
+  }
+}
+
+TEST_P(EveryType, ProductIsThatOfTheDequantizedWeights) {
+  Prng prng(12);
+  constexpr uint32_t kRows = 19, kColumns = 512, kTokens = 3;
+  const auto bytes = random_rows(GetParam(), kRows, kColumns, prng);
+  std::vector<float> weights(size_t{kRows} * kColumns), values(size_t{kTokens} * kColumns);
+  ASSERT_TRUE(formats::dequantize(GetParam(), bytes, weights).ok());
+  for (float& value : values) value = random_value(prng);
+  const Kernels& kernels = kernels_for(detect_isa());
+  const Packed packed = pack(GetParam(), bytes, kRows, kColumns, isa_lanes(kernels.isa));
+  const Inputs in = make_inputs(kernels, values, kTokens, kColumns);
+  std::vector<float> out(size_t{kTokens} * kRows);
+  kernels.product(packed.matrix, 0, packed.matrix.tiles, in.view, kTokens, {out.data(), kRows, nullptr, false});
+  for (uint32_t t = 0; t < kTokens; ++t) {
+    for (uint32_t r = 0; r < kRows; ++r) {
+      double sum = 0, size = 0;
+      for (uint32_t k = 0; k < kColumns; ++k) {
+        const double term = double{weights[size_t{r} * kColumns + k]} * values[size_t{t} * kColumns + k];
+        sum += term;
+        size += std::fabs(term);
+      }
+      // Eight-bit inputs are within 1/254 of their block's largest; exact inputs within rounding.
+      const double tolerance = packed.matrix.quantized() ? size / 100 : size * 1e-6;
+      EXPECT_NEAR(out[size_t{t} * kRows + r], sum, tolerance) << "token " << t << " row " << r;
+    }
+  }
+}
+
+TEST_P(EveryType, InstructionSetAndBatchDoNotChangeABit) {
+  Prng prng(13);
+  constexpr uint32_t kRows = 45, kColumns = 768, kTokens = 17;
+  const auto bytes = random_rows(GetParam(), kRows, kColumns, prng);
+  std::vector<float> values(size_t{kTokens} * kColumns);
+  for (float& value : values) value = random_value(prng) * 30;
+  const Kernels& portable = kernels_for(Isa::kPortable);
+  const Packed reference = pack(GetParam(), bytes, kRows, kColumns, isa_lanes(Isa::kPortable));
+  const Inputs in = make_inputs(portable, values, kTokens, kColumns);
+  std::vector<float> expected(size_t{kTokens} * kRows);
+  portable.product(reference.matrix, 0, reference.matrix.tiles, in.view, kTokens,
+                   {expected.data(), kRows, nullptr, false});
+  for (const Isa isa : vector_isas()) {
+    const Kernels& kernels = kernels_for(isa);
+    const Packed packed = pack(GetParam(), bytes, kRows, kColumns, isa_lanes(isa));
+    const Inputs own = make_inputs(kernels, values, kTokens, kColumns);
+    ASSERT_EQ(own.codes, in.codes);
+    ASSERT_TRUE(same_bits(own.scales, in.scales) && same_bits(own.sums, in.sums));
+    for (uint32_t batch = 1; batch <= kTokens; ++batch) {
+      std::vector<float> out(expected.size());
+      for (uint32_t first = 0; first < kTokens; first += batch) {
+        const uint32_t count = std::min(batch, kTokens - first);
+        Activations x = own.view;
+        x.values += size_t{first} * kColumns;
+        x.codes += size_t{first} * kColumns;
+        x.scales += size_t{first} * kColumns / kBlock;
+        x.sums += size_t{first} * kColumns / kBlock;
+        x.half_sums += size_t{first} * kColumns / 16;
+        // Tiles in two halves, as two threads would take them.
+        const uint32_t middle = packed.matrix.tiles / 2;
+        const ProductOut to{out.data() + size_t{first} * kRows, kRows, nullptr, false};
+        kernels.product(packed.matrix, middle, packed.matrix.tiles, x, count, to);
+        kernels.product(packed.matrix, 0, middle, x, count, to);
+      }
+      EXPECT_TRUE(same_bits(out, expected)) << isa_name(isa) << " batch " << batch;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, EveryType, testing::ValuesIn(kTypes),
+                         [](const auto& info) { return formats::tensor_type_name(info.param); });
+
+TEST(Kernels, ElementwiseOperatorsAgreeOverInstructionSets) {
+  Prng prng(14);
+  const Kernels& portable = kernels_for(Isa::kPortable);
+  for (const uint32_t count : {1u, 15u, 16u, 100u, 576u}) {
+    std::vector<float> x(count), weight(count), expected(count), gate(count);
+    for (uint32_t i = 0; i < count; ++i) {
+      x[i] = random_value(prng) * 20;
+      weight[i] = random_value(prng);
+    }
+    portable.rms_norm(x.data(), weight.data(), count, 1e-5f, expected.data());
+    gate = x;
+    portable.silu_multiply(gate.data(), weight.data(), count);
+    std::vector<uint16_t> halves(count), got_halves(count);
+    portable.to_half(x.data(), count, halves.data());
+    for (const Isa isa : vector_isas()) {
+      const Kernels& kernels = kernels_for(isa);
+      std::vector<float> out(count), own = x;
+      kernels.rms_norm(x.data(), weight.data(), count, 1e-5f, out.data());
+      EXPECT_TRUE(same_bits(out, expected)) << isa_name(isa) << ' ' << count;
+      kernels.silu_multiply(own.data(), weight.data(), count);
+      EXPECT_TRUE(same_bits(own, gate)) << isa_name(isa) << ' ' << count;
+      kernels.to_half(x.data(), count, got_halves.data());
+      EXPECT_EQ(got_halves, halves);
+    }
+  }
+}
+
+// Runs one block for `rows` queries on a table and returns outputs, maxima and sums.
+std::vector<float> attend(const Kernels& kernels, const std::vector<std::vector<uint16_t>>& pages,
+                          const std::vector<float>& queries, uint32_t rows, uint32_t head_dim, uint32_t valid) {
+  std::vector<float> state(size_t{rows} * (head_dim + 2), 0.0f);
+  AttentionBlockArgs args;
+  args.row_count = rows;
+  args.head_dim = head_dim;
+  args.valid = valid;
+  for (uint32_t r = 0; r < rows; ++r) {
+    float* at = state.data() + size_t{r} * (head_dim + 2);
+    at[0] = -INFINITY;
+    args.maxima[r] = at;
+    args.sums[r] = at + 1;
+    args.outputs[r] = at + 2;
+    args.queries[r] = queries.data() + size_t{r} * head_dim;
+  }
+  for (uint32_t p = 0; p < 4; ++p) {
+    args.keys[p] = pages[2 * p].data();
+    args.values[p] = pages[2 * p + 1].data();
+  }
+  kernels.attention_block(args);
+  kernels.attention_block(args);  // a second block rescales the first
+  return state;
+}
+
+TEST(Kernels, AttentionAgreesOverInstructionSetsAndGroupingOfRows) {
+  Prng prng(15);
+  for (const uint32_t head_dim : {16u, 64u, 80u, 128u}) {
+    std::vector<std::vector<uint16_t>> pages(8, std::vector<uint16_t>(size_t{16} * head_dim));
+    for (auto& page : pages) {
+      for (uint16_t& half : page) half = float_to_half_saturating(random_value(prng));
+    }
+    std::vector<float> queries(size_t{4} * head_dim);
+    for (float& q : queries) q = random_value(prng);
+    for (const uint32_t valid : {1u, 7u, 16u, 33u, 64u}) {
+      const auto expected = attend(kernels_for(Isa::kPortable), pages, queries, 4, head_dim, valid);
+      for (const Isa isa : vector_isas()) {
+        for (uint32_t rows = 1; rows <= 4; ++rows) {
+          const auto got = attend(kernels_for(isa), pages, queries, rows, head_dim, valid);
+          EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * 4), 0)
+              << isa_name(isa) << " head_dim " << head_dim << " valid " << valid << " rows " << rows;
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace inferd::engine::cpu
