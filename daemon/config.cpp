@@ -107,8 +107,9 @@ class DocumentReader {
     Config::Model model;
     for (const auto& [key, node] : table) {
       const auto keys = model_keys();
-      const auto spec = std::find_if(keys.begin(), keys.end(),
-                                     [&](const ModelKeySpec& k) { return k.key == key.str(); });
+      const auto spec =
+          std::find_if(keys.begin(), keys.end(),
+                       [name = key.str()](const ModelKeySpec& k) { return k.key == name; });
       if (spec == keys.end()) {
         complain(key.source(), unknown_key_message("model", key.str()));
       } else if (const auto* text = node.as_string(); text != nullptr && !(*text)->empty()) {
