@@ -48,6 +48,13 @@ else
   model=$("$source_dir/tools/fetch_model.sh")
 fi
 export INFERD_TEST_MODEL=$model
+if [ "$offline" = 1 ]; then
+  # Without that data the tests that need it are skipped, and say so.
+  peer_models=$("$source_dir/tools/fetch_peer_models.sh" --offline) || export INFERD_TESTS_OFFLINE=1
+else
+  peer_models=$("$source_dir/tools/fetch_peer_models.sh")
+fi
+if [ -n "$peer_models" ]; then export INFERD_PEER_MODELS=$peer_models; fi
 
 # One line a stage for the summary; totals over all stages.
 summary=()
