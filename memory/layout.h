@@ -1,5 +1,5 @@
-// Where arrays lie inside one span of bytes, so that metadata can live in any region and move with
-// it. Owner: memory. Pure functions, any thread. Must not know what the arrays mean.
+// Where arrays lie inside a span of bytes: metadata that can live in any region and move with it.
+// Owner: memory. Pure functions, any thread. Must not know what the arrays mean.
 //
 // Everything placed here is trivially copyable and refers to other things by index, never by
 // pointer: the bytes may be copied elsewhere, or mapped at another address by the next process, and

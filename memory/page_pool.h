@@ -1,12 +1,11 @@
 // The physical pages: who may have one, how many hold it, whom it is charged to.
-// Owner: PagedMemory. Engine thread only. Must not know sequences, tokens, bytes of a page, or
-// engines.
+// Owner: PagedMemory. Engine thread only.
+// Must not know sequences, tokens, bytes of a page, or engines.
 //
-// A page is in one of the states below, and every change of state goes through transition(). A
-// reservation is only a number: reserved pages are interchangeable, so they stay in the free lists,
-// and
-//   free + reserved + owned + shared + cached = total
-// holds after every call. Reserve first; then taking cannot fail.
+// A page is in one of the states below, and every change of state goes through transition().
+// A reservation is only a number: reserved pages are interchangeable, so they stay in the free
+// lists. Reserve first; then taking cannot fail. After every call
+//   free + reserved + owned + shared + cached = total.
 //
 // Free pages lie in two lists. An idle page still has memory behind it from its last use: it is
 // reused first (the latest freed first, while it is warm), and the coldest are given back to the
@@ -34,8 +33,8 @@ enum class PageState : uint8_t {
   kFree = 0,    // no references; in a free list
   kOwned = 1,   // one reference: its holder may write it
   kShared = 2,  // several references: nobody may write it
-  kCached =
-      3,  // no references, kept for its content. Place of the prefix index: nothing enters it yet
+  // No references, kept for its content. Place of the prefix index: nothing enters it yet.
+  kCached = 3,
 };
 inline constexpr uint32_t kPageStates = 4;
 

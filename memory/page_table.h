@@ -1,6 +1,6 @@
 // One sequence's page table: the handle through which its owner grows, shrinks and reads it.
-// Owner: whoever opened the sequence (the scheduler's request). Engine thread only. Must not know
-// token ids.
+// Owner: whoever opened the sequence (the scheduler's request). Engine thread only.
+// Must not know token ids.
 //
 // Move-only. SequenceTable::close() must have emptied it before it is destroyed: a handle that
 // disappears with pages in it is a leak, and aborts.

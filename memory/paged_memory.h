@@ -1,6 +1,6 @@
 // The memory of one model: a page pool and the page tables over it, in one region of bytes.
-// Owner: daemon/ (or a test), which passes it to the scheduler. Engine thread only. Must not know
-// engines: the daemon carries the pages from drain_taken() and give_back() to engine::Engine.
+// Owner: daemon/ (or a test), which passes it to the scheduler. Engine thread only.
+// Must not know engines: the daemon carries what drain_taken() and give_back() list to the engine.
 //
 // Place of the prefix index (a later issue): a third array of the region beside pool and sequences.
 // It keeps pages by PageRecord::index_node; pages that only it holds are PageState::kCached, and

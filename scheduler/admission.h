@@ -15,11 +15,11 @@ namespace inferd::scheduler {
 struct SchedulerConfig {
   uint32_t step_tokens = 512;  // computed in one step; the engine's step_tokens_max at most
   uint32_t step_logits = 64;   // logits rows in one step; the engine's step_logits_max at most
-  uint32_t context_tokens =
-      0;                     // longest sequence that the model allows, prompt and answer together
+  // Longest sequence that the model allows, prompt and answer together.
+  uint32_t context_tokens = 0;
   uint32_t queue_max = 256;  // requests waiting, all sessions together
-  uint32_t session_requests_max =
-      0;  // waiting and running, of one session; 0: no limit but queue_max
+  // Requests of one session, waiting and running; 0: no limit but queue_max.
+  uint32_t session_requests_max = 0;
 };
 
 // What decides how long a sequence may be here.
@@ -30,8 +30,7 @@ struct SequenceLimit {
 SequenceLimit sequence_limit(const SchedulerConfig& config, const memory::PagedMemory& memory);
 
 // Errors: kInvalidArgument, naming the key to change: every sequence that the memory may hold must
-// be able to decode in one step (step_tokens and step_logits are at least sequences_max), and so
-// on.
+// be able to decode in one step: step_tokens and step_logits are at least its sequences_max.
 Result<void> check_config(const SchedulerConfig& config, const memory::PagedMemory& memory);
 
 // Whether the request can ever run here. Errors: kInvalidArgument (empty prompt, too many stop

@@ -1,7 +1,8 @@
 // What one step computes: the contract between the scheduler, which decides, and the engine, which
 // runs. It holds token ids, positions and page ids; it knows neither what a page contains nor who
-// asked. Owner: the scheduler fills one BatchPlan per step and reuses it; it is valid until the
-// next plan. Threads: engine thread only.
+// asked.
+// Owner: the scheduler fills one BatchPlan per step and reuses it; it is valid until the next plan.
+// Threads: engine thread only.
 #pragma once
 
 #include <cstdint>

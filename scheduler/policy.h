@@ -1,6 +1,6 @@
-// Whose turn it is: the order in which sequences get their share of a step, and who is admitted
-// next. Owner: daemon/ makes one and passes it to the scheduler. Engine thread only. Must not know
-// pages.
+// Whose turn it is: who gets a share of a step first, and who is admitted next.
+// Owner: daemon/ makes one and passes it to the scheduler. Engine thread only.
+// Must not know pages.
 //
 // A policy decides about time only. Who may take pages from whom is fixed by the scheduler (by
 // age), because the argument that every sequence ends rests on it.

@@ -12,7 +12,7 @@
 namespace inferd::scheduler {
 
 inline constexpr uint32_t kUnlimitedTokens = std::numeric_limits<uint32_t>::max();
-inline constexpr uint32_t kStopTokensMax = 96;  // of a request: 64 of the client, and the model's own
+inline constexpr uint32_t kStopTokensMax = 96;  // of a request: 64 of the client, the model's own
 inline constexpr uint32_t kWeightDefault = 100;
 
 // One sequence to compute and continue. submit() copies what the spans refer to.

@@ -28,10 +28,9 @@ struct RequestSlot {
   uint32_t limit = 0;  // tokens at which it ends
   bool limit_is_context = false;
   uint32_t scored = 0;  // positions whose logits a score request was given
-  uint32_t computed =
-      0;  // positions whose pages hold results; the page table covers these and `planned`
+  // Positions whose pages hold results; the page table covers these and `planned`.
+  uint32_t computed = 0;
   uint32_t planned = 0;  // tokens of the step in flight
-  uint32_t planned_logits = 0;
   int64_t waiting_since_ns = 0;
   uint32_t stop_count = 0;
   std::array<TokenId, kStopTokensMax> stop_tokens{};  // [stop_count]

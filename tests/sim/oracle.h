@@ -1,6 +1,5 @@
-// What a sequence should become, computed alone: the simulator's language model and its
-// expectations. Owner: tests/sim. Pure functions, any thread. Must not know scheduler state, pages
-// or steps.
+// What a sequence should become, computed alone: the simulator's language model and expectations.
+// Owner: tests/sim. Pure functions, any thread. Must not know scheduler state, pages or steps.
 //
 // The "model" folds the whole history into a number, and the next token is a function of it: a
 // single wrong, missing or foreign token anywhere in the history changes everything after it.

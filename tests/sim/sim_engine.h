@@ -1,6 +1,6 @@
 // An engine without a model: it stores each position's token in the page slot that the plan names,
-// and reads the whole history back through the page table, as attention would. Owner: tests/sim.
-// One thread. Must not know the scheduler's state, only plans and announcements.
+// and reads the whole history back through the page table, as attention would.
+// Owner: tests/sim. One thread. Must not know the scheduler's state, only plans and announcements.
 #pragma once
 
 #include <cstdint>

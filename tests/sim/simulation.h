@@ -1,6 +1,6 @@
 // One simulated run: the real scheduler and memory, an engine of virtual time, and clients that
-// stall, crash, cancel, flood and ask for nonsense, all from one seed. Owner: tests/sim. One
-// thread. Equal seeds give equal runs.
+// stall, crash, cancel, flood and ask for nonsense, all from one seed.
+// Owner: tests/sim. One thread. Equal seeds give equal runs.
 //
 // While faults last, clients misbehave; then they only read their answers. After every tick all
 // invariants are walked. Every request that was accepted must end, with exactly the tokens and the
