@@ -1,6 +1,7 @@
 #include "text/jinja/lexer.h"
 
 #include <charconv>
+#include <limits>
 
 #include "text/jinja/string_literal.h"
 #include "text/jinja/unicode.h"
@@ -291,7 +292,11 @@ Result<bool> Lexer::lex_number() {
   token.line = line_;
   if (end > integer_end) {
     token.kind = TokenKind::kFloat;
-    std::from_chars(digits.data(), digits.data() + digits.size(), token.real);
+    const auto parsed = std::from_chars(digits.data(), digits.data() + digits.size(), token.real);
+    // from_chars leaves the value alone where it is beyond a double.
+    if (parsed.ec == std::errc::result_out_of_range && digits.find("e-") == std::string::npos) {
+      token.real = std::numeric_limits<double>::infinity();
+    }
   } else {
     token.kind = TokenKind::kInteger;
     int base = 10;

@@ -1,7 +1,6 @@
 // Filters that make or change numbers.
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 #include "text/jinja/interpreter.h"
@@ -74,8 +73,10 @@ std::optional<double> parse_real(const OriginText& text) {
   const auto parsed = std::from_chars(digits->data(), end, value);
   if (parsed.ptr != end || digits->find('(') != std::string::npos) return std::nullopt;
   if (parsed.ec == std::errc::result_out_of_range) {
-    // strtod tells too large from too small; the text is a plain number by now.
-    value = std::strtod(digits->c_str(), nullptr);
+    // Beyond a double: too large, unless the exponent says too small.
+    const bool small =
+        digits->find("e-") != std::string::npos || digits->find("E-") != std::string::npos;
+    value = small ? 0 : std::numeric_limits<double>::infinity();
   } else if (parsed.ec != std::errc()) {
     return std::nullopt;
   }
