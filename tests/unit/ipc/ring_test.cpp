@@ -237,7 +237,7 @@ struct PingPong {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr uint64_t kRounds = 20'000;
 #else
-constexpr uint64_t kRounds = 500'000;
+constexpr uint64_t kRounds = 250'000;
 #endif
 
 TEST(Sleep, NoWakeUpIsLostBetweenThreads) {
