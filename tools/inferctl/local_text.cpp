@@ -27,4 +27,12 @@ Result<LocalText> LocalText::open(const std::string& path) {
   return text;
 }
 
+std::string LocalText::chat_template(bool with_tools) const {
+  const TextTables& tables = tokenizer_->tables();
+  for (uint32_t i = 0; with_tools && i < tables.named_template_count(); ++i) {
+    if (tables.template_name(i) == "tool_use") return std::string(tables.named_template(i));
+  }
+  return std::string(tables.chat_template());
+}
+
 }  // namespace inferd::inferctl

@@ -17,8 +17,8 @@ class LocalText {
   static Result<LocalText> open(const std::string& path);
 
   const Tokenizer& tokenizer() const { return *tokenizer_; }
-  // Jinja source, empty if the file has none.
-  std::string chat_template() const { return std::string(tokenizer_->tables().chat_template()); }
+  // Jinja source, empty if the file has none. With tools, the template for them if there is one.
+  std::string chat_template(bool with_tools) const;
 
  private:
   LocalText() = default;

@@ -33,10 +33,9 @@ Result<ordered_json> read_request() {
 
 // Renders here, from a template's source.
 Result<std::string> render_source(const std::string& source, const std::string& name,
-                                  const TemplateTokens& tokens) {
+                                  const TemplateTokens& tokens, const ordered_json& request) {
   auto compiled = ChatTemplate::compile(source);
   if (!compiled) return compiled.error().with_context(name);
-  INFERD_ASSIGN(const ordered_json request, read_request());
   auto segments = compiled->render(request, tokens);
   if (!segments) return segments.error().with_context(name);
   std::string text;
@@ -49,18 +48,26 @@ Result<std::string> render(const Arguments& arguments) {
   const auto file = arguments.text("template");
   if (file) {
     INFERD_ASSIGN(const std::string source, read_file(*file));
-    if (!model) return render_source(source, *file, TemplateTokens());
-    INFERD_ASSIGN(const LocalText local, LocalText::open(*model));
-    return render_source(source, *file, local.tokenizer().template_tokens());
+    TemplateTokens tokens;
+    if (model) {
+      INFERD_ASSIGN(const LocalText local, LocalText::open(*model));
+      tokens = local.tokenizer().template_tokens();
+    }
+    INFERD_ASSIGN(const ordered_json request, read_request());
+    return render_source(source, *file, tokens, request);
   }
   if (model) {
     INFERD_ASSIGN(const LocalText local, LocalText::open(*model));
-    if (local.chat_template().empty()) {
+    INFERD_ASSIGN(const ordered_json request, read_request());
+    const bool with_tools =
+        request.is_object() && request.contains("tools") && !request["tools"].empty();
+    const std::string source = local.chat_template(with_tools);
+    if (source.empty()) {
       return Error(ErrorCode::kNotFound,
                    *model + " has no chat template; give one with --template FILE");
     }
-    return render_source(local.chat_template(), "the chat template of " + *model,
-                         local.tokenizer().template_tokens());
+    return render_source(source, "the chat template of " + *model,
+                         local.tokenizer().template_tokens(), request);
   }
   INFERD_ASSIGN(const Connection connection, connect_client(arguments, ""));
   INFERD_ASSIGN(const ordered_json request, read_request());

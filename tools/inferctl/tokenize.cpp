@@ -25,8 +25,9 @@ Result<ExitCode> tokenize_input(const Arguments& arguments) {
   if (const auto path = arguments.text("model")) {
     INFERD_ASSIGN(const LocalText local, LocalText::open(*path));
     INFERD_TRY(read_standard_input(text));
-    INFERD_ASSIGN(ids,
-                  local.tokenizer().encode(text, {.parse_special = special, .add_special = bos}));
+    const TextTables& tables = local.tokenizer().tables();
+    if (bos && tables.add_bos() && tables.bos() != kNoToken) ids.push_back(tables.bos());
+    INFERD_TRY(local.tokenizer().encode(text, {.parse_special = special}, ids));
   } else {
     INFERD_ASSIGN(const Connection connection, connect_client(arguments, ""));
     INFERD_TRY(read_standard_input(text));
