@@ -190,5 +190,24 @@ TEST(Incident, TheSmallestBudgetStillGetsEverythingDone) {
   EXPECT_EQ(rig.finished.size(), 4u);
 }
 
+// The policy serves the younger one's decode first, and the step has room for nothing else: once
+// that one has taken every free page, the older prefill must go on, or nobody would.
+TEST(Incident, ADecodeThatOutgrewThePoolDoesNotStopAnOlderPrefill) {
+  SchedulerRig rig(kSmallMemory, small_config());
+  Request slow;
+  slow.chunk_tokens_max = 1;
+  ASSERT_TRUE(rig.submit(slow, 1, 60, 20).ok());
+  ASSERT_TRUE(rig.submit(2, 4, 120).ok());
+  ASSERT_TRUE(rig.plan());
+  rig.commit();
+  ASSERT_EQ(rig.state(2), SequenceState::kDecoding);
+  uint32_t steps = 0;
+  while (rig.plan({1, 1, 0})) {
+    rig.commit();
+    ASSERT_LT(++steps, 2000u);
+  }
+  EXPECT_EQ(rig.finished.size(), 2u);
+}
+
 }  // namespace
 }  // namespace inferd::scheduler
