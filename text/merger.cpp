@@ -10,6 +10,16 @@ void Merger::add_part(std::string_view bytes, uint32_t symbol) {
   parts_.push_back({bytes, symbol, index == 0 ? kNone : index - 1, kNone});
 }
 
+void Merger::add_characters(std::string_view text) {
+  for (size_t at = 0; at < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[at]);
+    const size_t length = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+    const std::string_view character = text.substr(at, length);
+    add_part(character, tables_.find_symbol(character));
+    at += character.size();
+  }
+}
+
 bool Merger::is_current(const Pair& pair) const {
   const Part& left = parts_[pair.left];
   const Part& right = parts_[pair.right];
@@ -57,8 +67,12 @@ void Merger::merge_all(AddPair add_pair, Later later) {
 void Merger::merge_by_rank(std::string_view word, std::vector<TokenId>& ids) {
   parts_.clear();
   heap_.clear();
-  for (size_t i = 0; i < word.size(); ++i) {
-    add_part(word.substr(i, 1), tables_.byte_symbol(static_cast<uint8_t>(word[i])));
+  if (tables_.tokenizer_model() == TokenizerModel::kByteLevelBpe) {
+    for (size_t i = 0; i < word.size(); ++i) {
+      add_part(word.substr(i, 1), tables_.byte_symbol(static_cast<uint8_t>(word[i])));
+    }
+  } else {
+    add_characters(word);
   }
   const auto add_pair = [this](uint32_t left, uint32_t right) {
     TextTables::Merge merge{};
@@ -82,13 +96,7 @@ void Merger::merge_by_rank(std::string_view word, std::vector<TokenId>& ids) {
 void Merger::merge_by_score(std::string_view text, std::vector<TokenId>& ids) {
   parts_.clear();
   heap_.clear();
-  for (size_t at = 0; at < text.size();) {
-    const auto lead = static_cast<unsigned char>(text[at]);
-    const size_t length = lead < 0xC0 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    const std::string_view character = text.substr(at, length);
-    add_part(character, tables_.find_symbol(character));
-    at += character.size();
-  }
+  add_characters(text);
   const auto add_pair = [this](uint32_t left, uint32_t right) {
     const size_t bytes = parts_[left].bytes.size() + parts_[right].bytes.size();
     if (bytes > tables_.longest_token_bytes()) return false;

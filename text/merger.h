@@ -45,6 +45,8 @@ class Merger {
     uint32_t result;  // symbol
   };
 
+  // One part a character, as far as the leading bytes tell.
+  void add_characters(std::string_view text);
   void add_part(std::string_view bytes, uint32_t symbol);
   bool is_current(const Pair& pair) const;
   void join(const Pair& pair);

@@ -23,7 +23,7 @@ void append_token(const TextTables& tables, const DecodeOptions& options, TokenI
   if (!tables.contains(id)) return;
   if ((tables.token_flags(id) & TextTables::kHidden) != 0 && !options.special) return;
   const std::string_view text = tables.token_text(id);
-  const bool plain = (tables.token_flags(id) & TextTables::kAdded) != 0 ||
+  const bool plain = (tables.token_flags(id) & TextTables::kControl) != 0 ||
                      tables.tokenizer_model() == TokenizerModel::kByteLevelBpe;
   if (plain) {
     out += text;

@@ -158,6 +158,7 @@ TokenId TextTables::byte_token(uint8_t byte) const noexcept {
 }
 
 bool TextTables::find_merge(uint32_t left, uint32_t right, Merge& merge) const noexcept {
+  if (left == kNoSymbol || right == kNoSymbol) return false;
   const uint64_t hash = text_merge_hash(left, right);
   const size_t mask = merge_slots_.size() - 1;
   for (size_t probe = 0; probe < header_->merge_probes_max; ++probe) {

@@ -64,15 +64,17 @@ class TextTablesBuilder {
       model_ = TokenizerModel::kSentencePieceBpe;
       return {};
     }
-    if (vocabulary_.model != "gpt2") {
+    if (vocabulary_.model != "gpt2" && vocabulary_.model != "gemma4") {
       return unsupported("the model's tokenizer '" + vocabulary_.model +
-                         "' is not supported; byte-level BPE ('gpt2') and SentencePiece BPE ('llama') are");
+                         "' is not supported; byte-level BPE ('gpt2'), character BPE ('gemma4') and SentencePiece "
+                         "BPE ('llama') are");
     }
     const text::PretokenizerKind* kind = text::find_pretokenizer(vocabulary_.pre);
-    if (kind == nullptr || kind->characters) {
+    // Words that begin with a "▁" that the text does not have ("mmbert") are not implemented.
+    if (kind == nullptr || kind->metaspace || (vocabulary_.model == "gemma4" && !kind->characters)) {
       return unsupported("the model's pre-tokenizer '" + vocabulary_.pre + "' is not supported by this build");
     }
-    model_ = TokenizerModel::kByteLevelBpe;
+    model_ = kind->characters ? TokenizerModel::kCharacterBpe : TokenizerModel::kByteLevelBpe;
     ignore_merges_ = kind->ignore_merges;
     return {};
   }
@@ -130,8 +132,13 @@ class TextTablesBuilder {
     }
   }
 
+  std::optional<std::string> piece(std::string text) const {
+    return byte_level() ? text::bytes_of_printable(text) : std::optional(std::move(text));
+  }
+
   Result<void> add_merges() {
-    if (!byte_level()) return {};
+    if (model_ == TokenizerModel::kSentencePieceBpe) return {};
+    merges_.reserve(vocabulary_.merges.size());
     for (size_t rank = 0; rank < vocabulary_.merges.size(); ++rank) {
       const std::string& merge = vocabulary_.merges[rank];
       // The first byte may itself be a space in a vocabulary that does not spell it "Ġ".
@@ -139,11 +146,11 @@ class TextTablesBuilder {
       if (space == std::string::npos || space + 1 == merge.size()) {
         return broken("merge " + std::to_string(rank) + " ('" + merge + "') is not two pieces");
       }
-      const auto left = text::bytes_of_printable(merge.substr(0, space));
-      const auto right = text::bytes_of_printable(merge.substr(space + 1));
+      const auto left = piece(merge.substr(0, space));
+      const auto right = piece(merge.substr(space + 1));
       if (!left || !right) continue;  // pieces outside of the alphabet can never occur
       const uint32_t a = symbol_of(*left), b = symbol_of(*right), result = symbol_of(*left + *right);
-      merges_.try_emplace({a, b}, std::pair<uint32_t, uint32_t>(static_cast<uint32_t>(rank), result));
+      merges_.push_back({a, b, static_cast<uint32_t>(rank), result});
     }
     return {};
   }
@@ -178,12 +185,13 @@ class TextTablesBuilder {
   void build_merge_slots() {
     const size_t slots = std::bit_ceil(merges_.size() * 2 + 2);
     merge_slots_.assign(slots, {kNoSymbol, kNoSymbol, 0, 0});
-    for (const auto& [pair, merge] : merges_) {
-      const uint64_t hash = text_merge_hash(pair.first, pair.second);
+    for (const TextTables::MergeSlot& merge : merges_) {
+      const uint64_t hash = text_merge_hash(merge.left, merge.right);
       for (size_t probe = 0;; ++probe) {
         TextTables::MergeSlot& slot = merge_slots_[(hash + probe) & (slots - 1)];
+        if (slot.left == merge.left && slot.right == merge.right) break;  // the better rank stays
         if (slot.left != kNoSymbol) continue;
-        slot = {pair.first, pair.second, merge.first, merge.second};
+        slot = merge;
         merge_probes_ = std::max(merge_probes_, static_cast<uint32_t>(probe + 1));
         break;
       }
@@ -325,7 +333,7 @@ class TextTablesBuilder {
   std::vector<uint8_t> flags_;
   size_t longest_ = 0;
   std::unordered_map<std::string, uint32_t> by_text_;  // ordinary tokens and pieces
-  std::map<std::pair<uint32_t, uint32_t>, std::pair<uint32_t, uint32_t>> merges_;
+  std::vector<TextTables::MergeSlot> merges_;           // best first
   std::vector<TextTables::TextSlot> text_slots_;
   std::vector<TextTables::MergeSlot> merge_slots_;
   uint32_t text_probes_ = 1, merge_probes_ = 1;

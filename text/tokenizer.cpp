@@ -15,6 +15,16 @@ constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // "▁", U+2581
 
 bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
+void append_marked(std::string_view text, std::string& marked) {
+  for (const char c : text) {
+    if (c == ' ') {
+      marked += kSpaceMark;
+    } else {
+      marked += c;
+    }
+  }
+}
+
 // An occurrence of an added or control token's name.
 struct Occurrence {
   uint32_t order;  // in which names are looked for
@@ -133,26 +143,23 @@ Result<void> Tokenizer::Impl::encode_fragments(const std::vector<Fragment>& frag
       after_special = true;
       continue;
     }
-    if (!byte_level()) {
+    if (tables.tokenizer_model() == TokenizerModel::kSentencePieceBpe) {
       std::string marked;
       if (tables.add_space_prefix() && after_special) marked += kSpaceMark;
-      for (const char c : fragment.text) {
-        if (c == ' ') {
-          marked += kSpaceMark;
-        } else {
-          marked += c;
-        }
-      }
+      append_marked(fragment.text, marked);
       merger.merge_by_score(marked, ids);
       after_special = false;
       continue;
     }
     INFERD_ASSIGN(const text::Pretokenizer* const splitter, pretokenizer());
-    const std::string canonical = text::canonical_utf8(fragment.text);
+    std::string marked;
+    if (!byte_level()) append_marked(fragment.text, marked);
+    const std::string canonical = text::canonical_utf8(byte_level() ? fragment.text : marked);
     INFERD_ASSIGN(const std::vector<std::string_view> words, splitter->split(canonical));
     for (const std::string_view word : words) {
-      const uint32_t whole =
-          tables.ignore_merges() ? tables.find_symbol(word) : TextTables::kNoSymbol;
+      // Gemma's tokens of several newlines have no merges.
+      const bool as_a_whole = tables.ignore_merges() || (!byte_level() && word[0] == '\n');
+      const uint32_t whole = as_a_whole ? tables.find_symbol(word) : TextTables::kNoSymbol;
       if (whole < tables.token_count()) {
         ids.push_back(static_cast<TokenId>(whole));
       } else {
@@ -188,16 +195,11 @@ Tokenizer& Tokenizer::operator=(Tokenizer&&) noexcept = default;
 Tokenizer::~Tokenizer() = default;
 
 Result<Tokenizer> Tokenizer::create(TextTables tables) {
-  if (tables.tokenizer_model() == TokenizerModel::kByteLevelBpe &&
+  if (tables.tokenizer_model() != TokenizerModel::kSentencePieceBpe &&
       text::find_pretokenizer(tables.pre_tokenizer()) == nullptr) {
     return Error(ErrorCode::kUnsupported, "the model's pre-tokenizer '" +
                                               std::string(tables.pre_tokenizer()) +
                                               "' is not supported by this build");
-  }
-  if (tables.tokenizer_model() == TokenizerModel::kCharacterBpe) {
-    return Error(ErrorCode::kUnsupported,
-                 "the model's tokenizer (BPE over characters) is not supported "
-                 "by this build");
   }
   return Tokenizer(std::make_unique<const Impl>(tables));
 }
