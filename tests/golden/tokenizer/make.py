@@ -1,0 +1,35 @@
+"""Writes ids.txt: for each vocabulary that llama.cpp ships, a 32-bit FNV-1a of its ids of every text in corpus.txt.
+Usage: make.py LLAMA_SOURCE (built in LLAMA_SOURCE/build). corpus.txt holds one text a line, in hexadecimal."""
+
+import glob
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def fnv(line):
+    value = 0x811C9DC5
+    for byte in line:
+        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return f"{value:08x}"
+
+
+def main(source):
+    libraries = os.path.join(source, "build/bin")
+    with tempfile.TemporaryDirectory() as folder, open(os.path.join(HERE, "ids.txt"), "w") as out:
+        program = os.path.join(folder, "reference")
+        subprocess.run(["g++", "-std=c++17", os.path.join(HERE, "reference.cpp"), "-o", program,
+                        "-I" + os.path.join(source, "include"), "-I" + os.path.join(source, "ggml/include"),
+                        "-L" + libraries, "-lllama", "-lggml", "-lggml-base", "-Wl,-rpath," + libraries], check=True)
+        for path in sorted(glob.glob(os.path.join(source, "models/ggml-vocab-*.gguf"))):
+            if "bert" in path:
+                continue  # neither byte-level nor SentencePiece BPE
+            done = subprocess.run([program, path, os.path.join(HERE, "corpus.txt")], check=True, capture_output=True)
+            out.write("# " + os.path.basename(path) + "\n")
+            out.writelines(fnv(line) + "\n" for line in done.stdout.split(b"\n")[:-1])
+
+
+main(sys.argv[1])
