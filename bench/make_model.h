@@ -5,10 +5,9 @@
 // What is written follows from the options alone, by bits, on every machine. For a tensor called N:
 //   Prng r(seed ^ fnv1a64(N)), then per block of the tensor, in the file's order:
 //   F32, F16, BF16     one value: (2u - 1) * sqrt(3) * S, u = r.uniform(), rounded to the type
-//   other types        first the scales as set_scales() in make_model.cpp says, each from
-//   r.uniform();
-//                      then the quants: bytes of r.next(), low byte first, what is left of the last
-//                      number being thrown away
+//   other types        the uniforms for its scales, in the order of make_block() in make_model.cpp;
+//                      then the block's bytes from r.next(), low byte first, what is left of the
+//                      last number thrown away (Q6_K: all but the last 2); then the scales over it
 // S, the standard deviation, is gain / sqrt(row length): gain 1 for attn_q, attn_k, attn_v,
 // ffn_gate, ffn_up; 2.5 for output; 4 for token_embd, 2 for attn_output and ffn_down (so that the
 // layers, not the last token's own embedding, decide the next token when the output is tied). Norms
