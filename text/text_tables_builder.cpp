@@ -38,6 +38,14 @@ std::optional<uint8_t> byte_of_name(std::string_view name) {
   return static_cast<uint8_t>(value);
 }
 
+// The marks between the messages of gpt-oss, which its files give as added tokens.
+bool is_message_mark(std::string_view text) {
+  for (const std::string_view mark : {"<|channel|>", "<|message|>", "<|start|>", "<|constrain|>", "<|end|>"}) {
+    if (text == mark) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 class TextTablesBuilder {
@@ -93,6 +101,8 @@ class TextTablesBuilder {
       const bool control = type == TokenType::kControl || type == TokenType::kUnknown;
       const bool added = control || type == TokenType::kUserDefined;
       uint8_t flags = control ? TextTables::kControl | TextTables::kHidden : TextTables::kOrdinary;
+      // Shown like text, but a user must not be able to forge them.
+      if (type == TokenType::kUserDefined && is_message_mark(vocabulary_.tokens[id])) flags = TextTables::kControl;
       if (added) flags |= TextTables::kAdded;
       if (type == TokenType::kUnused) flags |= TextTables::kHidden;
       flags_[id] = flags;
