@@ -7,9 +7,10 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: tools/run_tests.sh [--fast] [--offline] [--model FILE.gguf]
+usage: tools/run_tests.sh [--fast] [--tests REGEX] [--offline] [--model FILE.gguf]
 
   --fast             only the release build and its tests
+  --tests REGEX      of the release build, only the tests of these names
   --offline          fetch nothing; say what is missing instead
   --model FILE.gguf  run the integration tests on this copy of the sample model
   --help             this text
@@ -20,12 +21,18 @@ USAGE
 }
 
 fast=0
+tests='.*'
 offline=0
 model=
 while [ $# -gt 0 ]; do
   case "$1" in
     --help | -h) usage; exit 0 ;;
     --fast) fast=1 ;;
+    --tests)
+      [ $# -ge 2 ] || fail "--tests needs a regular expression."
+      tests=$2
+      shift
+      ;;
     --offline) offline=1 ;;
     --model)
       [ $# -ge 2 ] || fail "--model needs a file."
@@ -113,7 +120,7 @@ stage() {
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
-stage release "All tests" '.*'
+stage release "Release build" "$tests"
 if [ "$fast" = 0 ]; then
   stage asan-ubsan "Under address and undefined-behaviour sanitizers" '.*'
   stage tsan "Threads under the thread sanitizer" \
