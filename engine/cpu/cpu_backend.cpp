@@ -51,6 +51,7 @@ CpuBackend::CpuBackend(const ModelShape& shape, const Kernels& kernels, WorkerPo
   const size_t rows = std::max(step_tokens_max, step_logits_max);
   codes_.resize(rows * widest);
   scales_.resize(rows * widest / kBlock);
+  offsets_.resize(rows * widest / kBlock);
   sums_.resize(rows * widest / kBlock);
   half_sums_.resize(rows * widest / 16);
   gathered_.resize(size_t{step_logits_max} * shape.embedding);
@@ -121,8 +122,9 @@ void CpuBackend::embed(MatrixId table) {
 void CpuBackend::quantize_blocks(const float* values, uint32_t columns, uint32_t token, uint32_t block_first,
                                  uint32_t block_count) {
   const size_t block = size_t{token} * (columns / kBlock) + block_first;
-  kernels_.quantize(values + block * kBlock, block_count, codes_.data() + block * kBlock, scales_.data() + block,
-                    sums_.data() + block, half_sums_.data() + 2 * block);
+  kernels_.quantize(values + block * kBlock, block_count,
+                    {codes_.data() + block * kBlock, scales_.data() + block, offsets_.data() + block,
+                     sums_.data() + block, half_sums_.data() + 2 * block});
 }
 
 Activations CpuBackend::activations(const float* values, uint32_t columns, uint32_t tokens, bool quantized,
@@ -134,7 +136,7 @@ Activations CpuBackend::activations(const float* values, uint32_t columns, uint3
       quantize_blocks(values, columns, 0, first, std::min(kQuantizeBlocks, blocks - first));
     });
   }
-  return Activations{columns, values, codes_.data(), scales_.data(), sums_.data(), half_sums_.data()};
+  return Activations{columns, values, codes_.data(), scales_.data(), offsets_.data(), sums_.data(), half_sums_.data()};
 }
 
 void CpuBackend::run_products(std::span<const ProductOutput> products, const Activations& x, uint32_t tokens) {

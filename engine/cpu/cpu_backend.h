@@ -105,7 +105,7 @@ class CpuBackend final : public Ops {
   std::vector<float> queries_;   // [tokens, heads, padded head_dim], rotated and scaled
   std::vector<float> angles_;    // [tokens, pairs, 2]: cosine, sine
   std::vector<int8_t> codes_;    // [tokens, widest]
-  std::vector<float> scales_, sums_;
+  std::vector<float> scales_, offsets_, sums_;
   std::vector<int32_t> half_sums_;
   std::vector<float> gathered_;  // [logits, embedding]
   std::vector<float> logits_;    // [logits, vocabulary]

@@ -37,7 +37,7 @@ using formats::GgufFile;
 using formats::TensorInfo;
 
 // Raised whenever a kernel, the packed layout or the page layout changes what bits come out.
-constexpr int kNumericsVersion = 1;
+constexpr int kNumericsVersion = 2;
 constexpr size_t kDigestPieceBytes = 4u << 20;
 
 std::string hex(XXH128_hash_t hash) {

@@ -84,67 +84,74 @@ int32_t block_dot(const PackedMatrix& w, const uint8_t* block, uint32_t lane, co
 
 float half_at(const uint8_t* base, size_t index) { return half_to_float(load_u16(base + 2 * index)); }
 
+// Sum of a lane's codes, as block_dot reads them.
+int32_t code_sum(const PackedMatrix& w, const uint8_t* block, uint32_t lane, uint32_t first, uint32_t last) {
+  std::array<int8_t, kBlock> ones;
+  ones.fill(1);
+  return block_dot(w, block, lane, ones.data(), first, last);
+}
+
+// Scale and minimum of a block, so that weight = scale * code + minimum. (Q6_K has its own way.)
+struct BlockScale {
+  float d = 0, min = 0;
+};
+
+BlockScale block_scale(const PackedMatrix& w, const uint8_t* scales, uint32_t lane, uint32_t b) {
+  const uint32_t lanes = w.lanes;
+  switch (w.type) {
+    case TensorType::kQ8_0: return {half_at(scales, size_t{b} * lanes + lane), 0};
+    case TensorType::kQ4_0: {
+      const float d = half_at(scales, size_t{b} * lanes + lane);
+      return {d, d * -8.0f};
+    }
+    case TensorType::kQ5_0: {
+      const float d = half_at(scales, size_t{b} * lanes + lane);
+      return {d, d * -16.0f};
+    }
+    case TensorType::kQ4_1:
+    case TensorType::kQ5_1:
+      return {half_at(scales, size_t{b} * 2 * lanes + lane), half_at(scales, size_t{b} * 2 * lanes + lanes + lane)};
+    default: {
+      const uint8_t* super = scales + size_t{b / 8} * lanes * 20;
+      const uint8_t* pair = super + 4 * lanes + (b % 8) * 2 * lanes;
+      return {half_at(super, lane) * static_cast<float>(pair[lane]),
+              half_at(super, lanes + lane) * -static_cast<float>(pair[lanes + lane])};
+    }
+  }
+}
+
 // Row `lane` of a tile times one token.
 float quantized_row(const PackedMatrix& w, const uint8_t* tile, uint32_t lane, const Activations& x,
                     uint32_t token) {
   const uint32_t blocks = w.columns / kBlock, lanes = w.lanes;
   const uint8_t* scales = tile + w.scale_offset;
-  float dots = 0, mins = 0;
+  float sum = 0;
   for (uint32_t b = 0; b < blocks; ++b) {
     const uint8_t* block = tile + b * w.block_code_bytes();
-    const int8_t* codes = x.codes + size_t{token} * w.columns + size_t{b} * kBlock;
-    const float scale = x.scales[size_t{token} * blocks + b];
-    const float sum = x.sums[size_t{token} * blocks + b];
-    const uint8_t* super = scales + size_t{b / 8} * lanes * (w.type == TensorType::kQ6_K ? 18 : 20);
-    switch (w.type) {
-      case TensorType::kQ8_0:
-      case TensorType::kQ4_0:
-      case TensorType::kQ5_0: {
-        const float d = half_at(scales, size_t{b} * lanes + lane);
-        dots = std::fmaf(static_cast<float>(block_dot(w, block, lane, codes, 0, 32)), d * scale, dots);
-        if (w.type != TensorType::kQ8_0) mins = std::fmaf(d, sum, mins);
-        break;
+    const size_t place = size_t{token} * blocks + b;
+    const int8_t* codes = x.codes + place * kBlock;
+    int32_t dot, ones;
+    BlockScale scale;
+    if (w.type == TensorType::kQ6_K) {
+      const uint8_t* super = scales + size_t{b / 8} * lanes * 18;
+      scale.d = half_at(super, lane);
+      dot = ones = 0;
+      for (uint32_t half = 0; half < 2; ++half) {
+        const auto s = static_cast<int8_t>(super[2 * lanes + (b % 8 * 2 + half) * lanes + lane]);
+        const uint32_t first = 16 * half, last = first + 16;
+        dot += s * (block_dot(w, block, lane, codes, first, last) - 32 * x.half_sums[place * 2 + half]);
+        ones += s * (code_sum(w, block, lane, first, last) - 512);
       }
-      case TensorType::kQ4_1:
-      case TensorType::kQ5_1: {
-        const float d = half_at(scales, size_t{b} * 2 * lanes + lane);
-        const float min = half_at(scales, size_t{b} * 2 * lanes + lanes + lane);
-        dots = std::fmaf(static_cast<float>(block_dot(w, block, lane, codes, 0, 32)), d * scale, dots);
-        mins = std::fmaf(min, sum, mins);
-        break;
-      }
-      case TensorType::kQ4_K:
-      case TensorType::kQ5_K: {
-        const uint8_t* pair = super + 4 * lanes + (b % 8) * 2 * lanes;
-        const float d = half_at(super, lane) * static_cast<float>(pair[lane]);
-        const float min = half_at(super, lanes + lane) * static_cast<float>(pair[lanes + lane]);
-        dots = std::fmaf(static_cast<float>(block_dot(w, block, lane, codes, 0, 32)), d * scale, dots);
-        mins = std::fmaf(min, sum, mins);
-        break;
-      }
-      case TensorType::kQ6_K: {
-        const float d = half_at(super, lane);
-        int32_t total = 0;
-        for (uint32_t half = 0; half < 2; ++half) {
-          const auto s = static_cast<int8_t>(super[2 * lanes + (b % 8 * 2 + half) * lanes + lane]);
-          const int32_t code_sum = x.half_sums[size_t{token} * blocks * 2 + b * 2 + half];
-          total += s * (block_dot(w, block, lane, codes, 16 * half, 16 * half + 16) - 32 * code_sum);
-        }
-        dots = std::fmaf(static_cast<float>(total), d * scale, dots);
-        break;
-      }
-      default: INFERD_CHECK(!"a type without codes");
+    } else {
+      scale = block_scale(w, scales, lane, b);
+      dot = block_dot(w, block, lane, codes, 0, kBlock);
+      ones = code_sum(w, block, lane, 0, kBlock);
     }
+    const float product = std::fmaf(static_cast<float>(ones), x.offsets[place], static_cast<float>(dot) * x.scales[place]);
+    sum = std::fmaf(scale.d, product, sum);
+    if (w.type != TensorType::kQ8_0 && w.type != TensorType::kQ6_K) sum = std::fmaf(scale.min, x.sums[place], sum);
   }
-  switch (w.type) {
-    case TensorType::kQ4_0: return std::fmaf(mins, -8.0f, dots);
-    case TensorType::kQ5_0: return std::fmaf(mins, -16.0f, dots);
-    case TensorType::kQ4_1:
-    case TensorType::kQ5_1: return dots + mins;
-    case TensorType::kQ4_K:
-    case TensorType::kQ5_K: return dots - mins;
-    default: return dots;
-  }
+  return sum;
 }
 
 float float_row(const PackedMatrix& w, const uint8_t* tile, uint32_t lane, const float* x) {
@@ -178,32 +185,33 @@ void product(const PackedMatrix& w, uint32_t tile_first, uint32_t tile_last, con
   }
 }
 
-void quantize(const float* values, uint32_t blocks, int8_t* codes, float* scales, float* sums,
-              int32_t* half_sums) {
+void quantize(const float* values, uint32_t blocks, const BlockOut& out) {
   for (uint32_t b = 0; b < blocks; ++b) {
     const float* v = values + size_t{b} * kBlock;
-    float largest = 0;
+    float smallest = INFINITY, largest = -INFINITY;
     for (uint32_t i = 0; i < kBlock; ++i) {
-      const float magnitude = std::fabs(v[i]);
-      largest = largest > magnitude ? largest : magnitude;
+      smallest = smallest < v[i] ? smallest : v[i];
+      largest = largest > v[i] ? largest : v[i];
     }
-    const float scale = largest / 127.0f;
-    const float inverse = largest > 0 ? 127.0f / largest : 0.0f;
+    const float offset = 0.5f * largest + 0.5f * smallest;
+    const float spread = 0.5f * largest - 0.5f * smallest;
+    const float inverse = spread >= kSmallestSpread ? 127.0f / spread : 0.0f;
     int32_t halves[2] = {0, 0};
     for (uint32_t i = 0; i < kBlock; ++i) {
       // Adding and taking away 1.5 * 2^23 rounds to the nearest even integer.
-      float rounded = (v[i] * inverse + 12582912.0f) - 12582912.0f;
+      float rounded = ((v[i] - offset) * inverse + 12582912.0f) - 12582912.0f;
       // Values that are no numbers (a broken model) stay within the code's range.
       rounded = rounded < 127.0f ? rounded : 127.0f;
       rounded = rounded > -127.0f ? rounded : -127.0f;
       const auto code = static_cast<int32_t>(rounded);
-      codes[size_t{b} * kBlock + i] = static_cast<int8_t>(code);
+      out.codes[size_t{b} * kBlock + i] = static_cast<int8_t>(code);
       halves[i / 16] += code;
     }
-    scales[b] = scale;
-    sums[b] = scale * static_cast<float>(halves[0] + halves[1]);
-    half_sums[2 * b] = halves[0];
-    half_sums[2 * b + 1] = halves[1];
+    out.scales[b] = spread / 127.0f;
+    out.offsets[b] = offset;
+    out.sums[b] = std::fmaf(out.scales[b], static_cast<float>(halves[0] + halves[1]), 32.0f * offset);
+    out.half_sums[2 * b] = halves[0];
+    out.half_sums[2 * b + 1] = halves[1];
   }
 }
 

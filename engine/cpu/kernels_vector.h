@@ -109,7 +109,10 @@ inline void for_codes(const uint8_t* block, const Use& use) {
   }
 }
 
-// Scale (and minimum) of one block for the tile's lanes.
+template <TensorType kType>
+inline constexpr bool kHasMinimum = kType != TensorType::kQ8_0 && kType != TensorType::kQ6_K;
+
+// Scale and minimum of one block for the tile's lanes: weight = scale * code + minimum.
 template <class S, TensorType kType>
 inline void block_scales(const uint8_t* scales, uint32_t b, typename S::F* d, typename S::F* min) {
   constexpr uint32_t L = S::kLanes;
@@ -121,94 +124,120 @@ inline void block_scales(const uint8_t* scales, uint32_t b, typename S::F* d, ty
     const uint8_t* super = scales + size_t{b / 8} * 20 * L;
     const uint8_t* pair = super + 4 * L + (b % 8) * 2 * L;
     *d = S::mul(half(super), S::from_u8(pair));
-    *min = S::mul(half(super + 2 * L), S::from_u8(pair + L));
+    *min = S::mul(half(super + 2 * L), S::sub(S::zero(), S::from_u8(pair + L)));
   } else {
     *d = half(scales + size_t{b} * 2 * L);
-    *min = *d;
+    *min = S::mul(*d, S::set1(kType == TensorType::kQ4_0 ? -8.0f : -16.0f));
   }
 }
 
-template <class S, TensorType kType>
-inline typename S::F finish_sums(typename S::F dots, typename S::F mins) {
-  if constexpr (kType == TensorType::kQ4_0) return S::fma(mins, S::set1(-8.0f), dots);
-  if constexpr (kType == TensorType::kQ5_0) return S::fma(mins, S::set1(-16.0f), dots);
-  if constexpr (kType == TensorType::kQ4_1 || kType == TensorType::kQ5_1) return S::add(dots, mins);
-  if constexpr (kType == TensorType::kQ4_K || kType == TensorType::kQ5_K) return S::sub(dots, mins);
-  return dots;
-}
-
-// One tile times kColumns tokens, all blocks.
+// Integer results of one block: for every token the weights' codes times the token's, and times one.
 template <class S, TensorType kType, uint32_t kColumns>
+struct BlockDots {
+  using I = typename S::I;
+  I dot[kColumns];
+  I ones;
+
+  // `codes` and `half_sums` are the first token's, `stride` columns apart.
+  void compute(const uint8_t* block, const uint8_t* scales, uint32_t b, const int8_t* codes,
+               const int32_t* half_sums, size_t stride) {
+    if constexpr (kType == TensorType::kQ8_0) {
+      signed_codes(block, codes, half_sums, stride);
+    } else if constexpr (kType == TensorType::kQ6_K) {
+      scaled_halves(block, scales, b, codes, half_sums, stride);
+    } else {
+      typename S::template Dot<code_bits(kType)> dots[kColumns];
+      I bytes = S::izero();  // at most 8 * 31 each
+      for_codes<S, kType>(block, [&](int v, I weights) {
+        bytes = S::add_bytes(bytes, weights);
+        for (uint32_t c = 0; c < kColumns; ++c) dots[c].add(weights, S::set_codes(codes + c * stride + 4 * v));
+      });
+      for (uint32_t c = 0; c < kColumns; ++c) dot[c] = dots[c].total();
+      ones = S::sum_bytes(bytes);
+    }
+  }
+
+  void signed_codes(const uint8_t* block, const int8_t* codes, const int32_t* half_sums, size_t stride) {
+    typename S::DotSigned dots[kColumns];
+    typename S::SumSigned sum;
+    for (int v = 0; v < 8; ++v) {
+      const I weights = S::load_codes(block + static_cast<size_t>(v) * 4 * S::kLanes);
+      sum.add(weights);
+      for (uint32_t c = 0; c < kColumns; ++c) dots[c].add(weights, S::set_codes(codes + c * stride + 4 * v));
+    }
+    for (uint32_t c = 0; c < kColumns; ++c) dot[c] = dots[c].total(half_sums + c * (stride / 16));
+    ones = sum.total();
+  }
+
+  // Q6_K: a scale for 16 inputs, codes 32 above the weights.
+  void scaled_halves(const uint8_t* block, const uint8_t* scales, uint32_t b, const int8_t* codes,
+                     const int32_t* half_sums, size_t stride) {
+    constexpr uint32_t L = S::kLanes;
+    typename S::template Dot<6> dots[2][kColumns];
+    I bytes[2] = {S::izero(), S::izero()};
+    for_codes<S, kType>(block, [&](int v, I weights) {
+      bytes[v / 4] = S::add_bytes(bytes[v / 4], weights);
+      for (uint32_t c = 0; c < kColumns; ++c) dots[v / 4][c].add(weights, S::set_codes(codes + c * stride + 4 * v));
+    });
+    const uint8_t* pair = scales + size_t{b / 8} * 18 * L + 2 * L + (b % 8) * 2 * L;
+    const I scale0 = S::from_i8(pair), scale1 = S::from_i8(pair + L), zero_point = S::iset1(16 * 32);
+    for (uint32_t c = 0; c < kColumns; ++c) {
+      const int32_t* sums = half_sums + c * (stride / 16);
+      const I first = S::imul(scale0, S::isub(dots[0][c].total(), S::iset1(32 * sums[0])));
+      const I second = S::imul(scale1, S::isub(dots[1][c].total(), S::iset1(32 * sums[1])));
+      dot[c] = S::iadd(first, second);
+    }
+    ones = S::iadd(S::imul(scale0, S::isub(S::sum_bytes(bytes[0]), zero_point)),
+                   S::imul(scale1, S::isub(S::sum_bytes(bytes[1]), zero_point)));
+  }
+};
+
+// How far ahead of its use a weight is fetched while it comes from memory: a processor's own prefetching stops
+// at the end of every 4 KiB page.
+inline constexpr size_t kFetchAhead = 4096;
+
+// One tile times kColumns tokens, all blocks. kFetch: the tile comes from memory, not from the cache.
+template <class S, TensorType kType, uint32_t kColumns, bool kFetch>
 void quantized_tile(const PackedMatrix& w, uint32_t tile_index, const Activations& x, uint32_t token,
                     const ProductOut& out) {
   using F = typename S::F;
-  using I = typename S::I;
   constexpr uint32_t L = S::kLanes;
-  constexpr bool kHasMin = kType != TensorType::kQ8_0 && kType != TensorType::kQ6_K;
+  constexpr size_t kBlockBytes = size_t{L} * (code_bits(kType) == 8 ? 32 : 4 * code_bits(kType));
   const uint8_t* tile = w.data + size_t{tile_index} * w.tile_bytes;
   const uint8_t* scales = tile + w.scale_offset;
   const uint32_t blocks = w.columns / kBlock;
-  const size_t block_bytes = size_t{code_bits(kType) == 8 ? 32u : code_bits(kType) == 6 ? 24u
-                                    : code_bits(kType) == 5 ? 20u : 16u} * L;
-  const int8_t* codes = x.codes + size_t{token} * w.columns;
-  const float* x_scales = x.scales + size_t{token} * blocks;
-  const float* x_sums = x.sums + size_t{token} * blocks;
-  F dots[kColumns], mins[kColumns];
-  for (uint32_t c = 0; c < kColumns; ++c) dots[c] = mins[c] = S::zero();
+  const size_t place = size_t{token} * blocks;
+  const int8_t* codes = x.codes + place * kBlock;
+  const int32_t* half_sums = x.half_sums + place * 2;
+  const float *x_scales = x.scales + place, *x_offsets = x.offsets + place, *x_sums = x.sums + place;
+  [[maybe_unused]] const uint8_t* ahead = tile + kFetchAhead;
+  [[maybe_unused]] const size_t ahead_step = w.tile_bytes / blocks;
+  F sums[kColumns];
+  for (uint32_t c = 0; c < kColumns; ++c) sums[c] = S::zero();
 
   for (uint32_t b = 0; b < blocks; ++b) {
-    const uint8_t* block = tile + b * block_bytes;
-    const int8_t* at = codes + size_t{b} * kBlock;
-    I total[kColumns];
+    if constexpr (kFetch) {
+      // Codes and scales together lie without gaps, so one walk fetches both.
+      for (size_t i = 0; i < kBlockBytes + 4 * L; i += 64) S::prefetch(ahead + i);
+      ahead += ahead_step;
+    }
+    BlockDots<S, kType, kColumns> block;
+    block.compute(tile + b * kBlockBytes, scales, b, codes + size_t{b} * kBlock, half_sums + size_t{b} * 2, w.columns);
     F d{}, min{};
-    if constexpr (kType == TensorType::kQ8_0) {
-      typename S::DotSigned dot[kColumns];
-      for (int v = 0; v < 8; ++v) {
-        const I weights = S::load_codes(block + static_cast<size_t>(v) * 4 * L);
-        for (uint32_t c = 0; c < kColumns; ++c) {
-          dot[c].add(weights, S::set_codes(at + size_t{c} * w.columns + 4 * v));
-        }
-      }
-      for (uint32_t c = 0; c < kColumns; ++c) {
-        total[c] = dot[c].total(x.half_sums + (size_t{token + c} * blocks + b) * 2);
-      }
-      block_scales<S, kType>(scales, b, &d, &min);
-    } else if constexpr (kType == TensorType::kQ6_K) {
-      typename S::template Dot<6> dot[2][kColumns];
-      for_codes<S, kType>(block, [&](int v, I weights) {
-        for (uint32_t c = 0; c < kColumns; ++c) {
-          dot[v / 4][c].add(weights, S::set_codes(at + size_t{c} * w.columns + 4 * v));
-        }
-      });
-      const uint8_t* super = scales + size_t{b / 8} * 18 * L;
-      const I scale0 = S::from_i8(super + 2 * L + (b % 8) * 2 * L);
-      const I scale1 = S::from_i8(super + 2 * L + (b % 8) * 2 * L + L);
-      d = S::from_half(reinterpret_cast<const uint16_t*>(super));
-      for (uint32_t c = 0; c < kColumns; ++c) {
-        const int32_t* sums = x.half_sums + (size_t{token + c} * blocks + b) * 2;
-        const I first = S::imul(scale0, S::isub(dot[0][c].total(), S::iset1(32 * sums[0])));
-        const I second = S::imul(scale1, S::isub(dot[1][c].total(), S::iset1(32 * sums[1])));
-        total[c] = S::iadd(first, second);
-      }
+    if constexpr (kType == TensorType::kQ6_K) {
+      d = S::from_half(reinterpret_cast<const uint16_t*>(scales + size_t{b / 8} * 18 * L));
     } else {
-      typename S::template Dot<code_bits(kType)> dot[kColumns];
-      for_codes<S, kType>(block, [&](int v, I weights) {
-        for (uint32_t c = 0; c < kColumns; ++c) {
-          dot[c].add(weights, S::set_codes(at + size_t{c} * w.columns + 4 * v));
-        }
-      });
-      for (uint32_t c = 0; c < kColumns; ++c) total[c] = dot[c].total();
       block_scales<S, kType>(scales, b, &d, &min);
     }
+    const F ones = S::from_int(block.ones);
     for (uint32_t c = 0; c < kColumns; ++c) {
-      const F scale = S::mul(d, S::set1(x_scales[size_t{c} * blocks + b]));
-      dots[c] = S::fma(S::from_int(total[c]), scale, dots[c]);
-      if constexpr (kHasMin) mins[c] = S::fma(min, S::set1(x_sums[size_t{c} * blocks + b]), mins[c]);
+      const size_t at = size_t{c} * blocks + b;
+      const F scaled = S::mul(S::from_int(block.dot[c]), S::set1(x_scales[at]));
+      sums[c] = S::fma(d, S::fma(ones, S::set1(x_offsets[at]), scaled), sums[c]);
+      if constexpr (kHasMinimum<kType>) sums[c] = S::fma(min, S::set1(x_sums[at]), sums[c]);
     }
   }
-  for (uint32_t c = 0; c < kColumns; ++c) {
-    write_results<S>(w, tile_index, out, token + c, finish_sums<S, kType>(dots[c], mins[c]));
-  }
+  for (uint32_t c = 0; c < kColumns; ++c) write_results<S>(w, tile_index, out, token + c, sums[c]);
 }
 
 // Tokens are taken in runs whose codes stay in the second-level cache while all tiles pass over them.
@@ -224,13 +253,17 @@ void quantized_product(const PackedMatrix& w, uint32_t tile_first, uint32_t tile
     const uint32_t last = tokens - first < run ? tokens : first + run;
     for (uint32_t tile = tile_first; tile < tile_last; ++tile) {
       uint32_t token = first;
-      for (; token + kMax <= last; token += kMax) quantized_tile<S, kType, kMax>(w, tile, x, token, out);
+      if (token + kMax <= last) {
+        quantized_tile<S, kType, kMax, true>(w, tile, x, token, out);
+        token += kMax;
+      }
+      for (; token + kMax <= last; token += kMax) quantized_tile<S, kType, kMax, false>(w, tile, x, token, out);
       switch (last - token) {
-        case 1: quantized_tile<S, kType, 1>(w, tile, x, token, out); break;
-        case 2: quantized_tile<S, kType, 2>(w, tile, x, token, out); break;
-        case 3: quantized_tile<S, kType, 3>(w, tile, x, token, out); break;
+        case 1: quantized_tile<S, kType, 1, true>(w, tile, x, token, out); break;
+        case 2: quantized_tile<S, kType, 2, true>(w, tile, x, token, out); break;
+        case 3: quantized_tile<S, kType, 3, true>(w, tile, x, token, out); break;
         default:
-          for (; token < last; ++token) quantized_tile<S, kType, 1>(w, tile, x, token, out);
+          for (; token < last; ++token) quantized_tile<S, kType, 1, true>(w, tile, x, token, out);
       }
     }
   }
@@ -325,36 +358,38 @@ void product(const PackedMatrix& w, uint32_t tile_first, uint32_t tile_last, con
 // ---- element-wise ----
 
 template <class S>
-void quantize(const float* values, uint32_t blocks, int8_t* codes, float* scales, float* sums,
-              int32_t* half_sums) {
+void quantize(const float* values, uint32_t blocks, const BlockOut& out) {
   using F = typename S::F;
   using I = typename S::I;
   constexpr uint32_t L = S::kLanes, kParts = kBlock / L;
   for (uint32_t b = 0; b < blocks; ++b) {
     F v[kParts];
-    F largest = S::zero();
+    F low = S::set1(INFINITY), high = S::set1(-INFINITY);
     for (uint32_t i = 0; i < kParts; ++i) {
       v[i] = S::load(values + size_t{b} * kBlock + i * L);
-      largest = S::max(largest, S::abs(v[i]));
+      low = S::min(low, v[i]);
+      high = S::max(high, v[i]);
     }
-    const float magnitude = S::max_lane(largest);
-    const float scale = magnitude / 127.0f;
-    const F inverse = S::set1(magnitude > 0 ? 127.0f / magnitude : 0.0f);
+    const float largest = S::max_lane(high), smallest = -S::max_lane(S::sub(S::zero(), low));
+    const float offset = 0.5f * largest + 0.5f * smallest;
+    const float spread = 0.5f * largest - 0.5f * smallest;
+    const F inverse = S::set1(spread >= kSmallestSpread ? 127.0f / spread : 0.0f), center = S::set1(offset);
     int32_t halves[2];
     for (uint32_t h = 0; h < 2; ++h) {
       I sum = S::izero();
       for (uint32_t i = h * kParts / 2; i < (h + 1) * kParts / 2; ++i) {
-        const F scaled = S::max(S::min(S::mul(v[i], inverse), S::set1(127.0f)), S::set1(-127.0f));
-        const I code = S::round_to_int(scaled);
-        S::store_codes(codes + size_t{b} * kBlock + i * L, code);
+        const F scaled = S::mul(S::sub(v[i], center), inverse);
+        const I code = S::round_to_int(S::max(S::min(scaled, S::set1(127.0f)), S::set1(-127.0f)));
+        S::store_codes(out.codes + size_t{b} * kBlock + i * L, code);
         sum = S::iadd(sum, code);
       }
       halves[h] = S::sum_lanes(sum);
     }
-    scales[b] = scale;
-    sums[b] = scale * static_cast<float>(halves[0] + halves[1]);
-    half_sums[2 * b] = halves[0];
-    half_sums[2 * b + 1] = halves[1];
+    out.scales[b] = spread / 127.0f;
+    out.offsets[b] = offset;
+    out.sums[b] = std::fmaf(out.scales[b], static_cast<float>(halves[0] + halves[1]), 32.0f * offset);
+    out.half_sums[2 * b] = halves[0];
+    out.half_sums[2 * b + 1] = halves[1];
   }
 }
 

@@ -16,6 +16,8 @@ struct Avx2 {
   using F = __m256;
   using I = __m256i;
 
+  // The 64-byte line at p will be needed; p may be anything.
+  static void prefetch(const uint8_t* p) { _mm_prefetch(p, _MM_HINT_T0); }
   static F zero() { return _mm256_setzero_ps(); }
   static F set1(float x) { return _mm256_set1_ps(x); }
   // The pair p[0], p[1] in every two lanes.
@@ -115,6 +117,16 @@ struct Avx2 {
     // `half_sums` are the sums of the token's codes; not needed here.
     I total(const int32_t*) { return wide; }
   };
+
+  // Sum of signed 8-bit weight codes: eight vectors at most.
+  struct SumSigned {
+    I narrow = izero();
+    void add(I weights) { narrow = _mm256_add_epi16(narrow, _mm256_maddubs_epi16(code_set1(1), weights)); }
+    I total() { return _mm256_madd_epi16(narrow, _mm256_set1_epi16(1)); }
+  };
+  static I add_bytes(I a, I b) { return _mm256_add_epi8(a, b); }
+  // Sum of the four unsigned bytes of every lane.
+  static I sum_bytes(I x) { return _mm256_madd_epi16(_mm256_maddubs_epi16(x, code_set1(1)), _mm256_set1_epi16(1)); }
 
   // kLanes sums of neighbours: lane i is pair i of (a, b).
   static F pair_sums(F a, F b) {

@@ -20,6 +20,8 @@ struct Avx512 {
   using F = __m512;
   using I = __m512i;
 
+  // The 64-byte line at p will be needed; p may be anything.
+  static void prefetch(const uint8_t* p) { _mm_prefetch(p, _MM_HINT_T0); }
   static F zero() { return _mm512_setzero_ps(); }
   static F set1(float x) { return _mm512_set1_ps(x); }
   // The pair p[0], p[1] in every two lanes.
@@ -131,6 +133,27 @@ struct Avx512 {
       return isub(wide, iset1(128 * (half_sums[0] + half_sums[1])));
     }
   };
+
+  // Sum of signed 8-bit weight codes: eight vectors at most.
+  struct SumSigned {
+    I sum = izero();
+    void add(I weights) {
+      if constexpr (kVnni) {
+        sum = _mm512_dpbusd_epi32(sum, code_set1(1), weights);
+      } else {
+        sum = _mm512_add_epi16(sum, _mm512_maddubs_epi16(code_set1(1), weights));
+      }
+    }
+    I total() {
+      if constexpr (kVnni) return sum;
+      return _mm512_madd_epi16(sum, _mm512_set1_epi16(1));
+    }
+  };
+  static I add_bytes(I a, I b) { return _mm512_add_epi8(a, b); }
+  // Sum of the four unsigned bytes of every lane.
+  static I sum_bytes(I x) {
+    return _mm512_madd_epi16(_mm512_maddubs_epi16(x, code_set1(1)), _mm512_set1_epi16(1));
+  }
 
   // kLanes sums of neighbours: lane i is pair i of (a, b).
   static F pair_sums(F a, F b) {

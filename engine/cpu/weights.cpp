@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "base/check.h"
+#include "engine/cpu/huge_pages.h"
 
 namespace inferd::engine::cpu {
 
@@ -150,8 +151,9 @@ Result<Weights> CpuWeightBuilder::build(WorkerPool& pool) {
   if (::ftruncate(weights.fd_.get(), static_cast<off_t>(total)) != 0) {
     return errno_error("cannot size shared memory for the weights", errno);
   }
-  void* writable = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, weights.fd_.get(), 0);
+  void* writable = map_aligned(weights.fd_.get(), total, PROT_READ | PROT_WRITE);
   if (writable == MAP_FAILED) return errno_error("cannot map shared memory for the weights", errno);
+  back_with_huge_pages(writable, total);
   auto* region = static_cast<uint8_t*>(writable);
 
   struct Unit {
@@ -182,7 +184,7 @@ Result<Weights> CpuWeightBuilder::build(WorkerPool& pool) {
   if (::fcntl(weights.fd_.get(), F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     return errno_error("cannot seal the weights", errno);
   }
-  void* mapped = ::mmap(nullptr, total, PROT_READ, MAP_SHARED, weights.fd_.get(), 0);
+  void* mapped = map_aligned(weights.fd_.get(), total, PROT_READ);
   if (mapped == MAP_FAILED) return errno_error("cannot map the weights", errno);
   weights.region_ = static_cast<uint8_t*>(mapped);
   weights.region_bytes_ = total;

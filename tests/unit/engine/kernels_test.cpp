@@ -84,7 +84,7 @@ Packed pack(TensorType type, const std::vector<uint8_t>& bytes, uint32_t rows, u
 struct Inputs {
   std::vector<float> values;
   std::vector<int8_t> codes;
-  std::vector<float> scales, sums;
+  std::vector<float> scales, offsets, sums;
   std::vector<int32_t> half_sums;
   Activations view;
 };
@@ -95,11 +95,13 @@ Inputs make_inputs(const Kernels& kernels, const std::vector<float>& values, uin
   const size_t blocks = size_t{tokens} * columns / kBlock;
   in.codes.resize(values.size());
   in.scales.resize(blocks);
+  in.offsets.resize(blocks);
   in.sums.resize(blocks);
   in.half_sums.resize(blocks * 2);
-  kernels.quantize(in.values.data(), static_cast<uint32_t>(blocks), in.codes.data(), in.scales.data(),
-                   in.sums.data(), in.half_sums.data());
-  in.view = {columns, in.values.data(), in.codes.data(), in.scales.data(), in.sums.data(), in.half_sums.data()};
+  kernels.quantize(in.values.data(), static_cast<uint32_t>(blocks),
+                   {in.codes.data(), in.scales.data(), in.offsets.data(), in.sums.data(), in.half_sums.data()});
+  in.view = {columns,           in.values.data(), in.codes.data(),    in.scales.data(),
+             in.offsets.data(), in.sums.data(),   in.half_sums.data()};
   return in;
 }
 
@@ -166,7 +168,11 @@ TEST_P(EveryType, InstructionSetAndBatchDoNotChangeABit) {
   constexpr uint32_t kRows = 45, kColumns = 768, kTokens = 17;
   const auto bytes = random_rows(GetParam(), kRows, kColumns, prng);
   std::vector<float> values(size_t{kTokens} * kColumns);
-  for (float& value : values) value = random_value(prng) * 30;
+  // Some blocks to one side of zero, one of equal values, one of zeros.
+  for (size_t i = 0; i < values.size(); ++i) {
+    const size_t block = i / kBlock;
+    values[i] = block == 3 ? 0 : block == 4 ? -7.5f : random_value(prng) * 30 + (block % 3 == 0 ? 90.0f : 0.0f);
+  }
   const Kernels& portable = kernels_for(Isa::kPortable);
   const Packed reference = pack(GetParam(), bytes, kRows, kColumns, isa_lanes(Isa::kPortable));
   const Inputs in = make_inputs(portable, values, kTokens, kColumns);
@@ -178,7 +184,9 @@ TEST_P(EveryType, InstructionSetAndBatchDoNotChangeABit) {
     const Packed packed = pack(GetParam(), bytes, kRows, kColumns, isa_lanes(isa));
     const Inputs own = make_inputs(kernels, values, kTokens, kColumns);
     ASSERT_EQ(own.codes, in.codes);
-    ASSERT_TRUE(same_bits(own.scales, in.scales) && same_bits(own.sums, in.sums));
+    ASSERT_TRUE(same_bits(own.scales, in.scales) && same_bits(own.offsets, in.offsets));
+    ASSERT_TRUE(same_bits(own.sums, in.sums));
+    ASSERT_EQ(own.half_sums, in.half_sums);
     for (uint32_t batch = 1; batch <= kTokens; ++batch) {
       std::vector<float> out(expected.size());
       for (uint32_t first = 0; first < kTokens; first += batch) {
@@ -187,6 +195,7 @@ TEST_P(EveryType, InstructionSetAndBatchDoNotChangeABit) {
         x.values += size_t{first} * kColumns;
         x.codes += size_t{first} * kColumns;
         x.scales += size_t{first} * kColumns / kBlock;
+        x.offsets += size_t{first} * kColumns / kBlock;
         x.sums += size_t{first} * kColumns / kBlock;
         x.half_sums += size_t{first} * kColumns / 16;
         // Tiles in two halves, as two threads would take them.
