@@ -5,25 +5,48 @@
 namespace inferd::engine::cpu {
 
 namespace {
-constexpr std::array<Isa, 4> kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
 
-bool runs(Isa isa) noexcept {
+constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
+
+// An instruction set needs its own rows and those of every narrower one.
+struct Need {
+  Isa isa;
+  const char* feature;
+  uint32_t CpuidRegisters::*word;
+  uint32_t bit;
+};
+[[maybe_unused]] constexpr std::array kNeeds{
+    Need{Isa::kAvx2, "FMA", &CpuidRegisters::leaf1_ecx, 12},
+    Need{Isa::kAvx2, "AVX", &CpuidRegisters::leaf1_ecx, 28},
+    Need{Isa::kAvx2, "F16C", &CpuidRegisters::leaf1_ecx, 29},
+    Need{Isa::kAvx2, "AVX2", &CpuidRegisters::leaf7_ebx, 5},
+    Need{Isa::kAvx512, "AVX512F", &CpuidRegisters::leaf7_ebx, 16},
+    Need{Isa::kAvx512, "AVX512DQ", &CpuidRegisters::leaf7_ebx, 17},
+    Need{Isa::kAvx512, "AVX512BW", &CpuidRegisters::leaf7_ebx, 30},
+    Need{Isa::kAvx512, "AVX512VL", &CpuidRegisters::leaf7_ebx, 31},
+    Need{Isa::kAvx512Vnni, "AVX512_VNNI", &CpuidRegisters::leaf7_ecx, 11},
+};
+[[maybe_unused]] constexpr uint32_t kYmmStates = 0x06;  // XCR0: the registers xmm and the upper halves of ymm
+[[maybe_unused]] constexpr uint32_t kZmmStates = 0xE6;  // and masks, upper halves of zmm, and zmm16 to zmm31
+
+// What is missing for an instruction set, as the rest of a sentence; empty if it runs.
+std::string missing(Isa isa, const CpuidRegisters& cpu) {
 #if defined(__x86_64__)
-  // libgcc's detection includes the operating system's support for the registers.
-  switch (isa) {
-    case Isa::kPortable: return true;
-    case Isa::kAvx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
-    case Isa::kAvx512:
-      return runs(Isa::kAvx2) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-    case Isa::kAvx512Vnni: return runs(Isa::kAvx512) && __builtin_cpu_supports("avx512vnni");
+  std::string features;
+  for (const Need& need : kNeeds) {
+    if (need.isa > isa || (cpu.*need.word >> need.bit & 1) != 0) continue;
+    features += (features.empty() ? "" : ", ") + std::string(need.feature);
   }
-  return false;
+  if (!features.empty()) return "the processor lacks " + features;
+  const uint32_t states = isa >= Isa::kAvx512 ? kZmmStates : isa >= Isa::kAvx2 ? kYmmStates : 0;
+  if ((cpu.xcr0 & states) == states) return {};
+  return "the processor has it, but the operating system (or the virtual machine) has not enabled its registers";
 #else
-  return isa == Isa::kPortable;
+  static_cast<void>(cpu);
+  return isa == Isa::kPortable ? std::string() : "this is no x86-64 processor";
 #endif
 }
+
 }  // namespace
 
 std::string_view isa_name(Isa isa) noexcept {
@@ -36,26 +59,28 @@ std::string_view isa_name(Isa isa) noexcept {
   return "unknown";
 }
 
-Isa detect_isa() noexcept {
+Isa detect_isa(const CpuidRegisters& cpu) noexcept {
   Isa best = Isa::kPortable;
-  for (Isa isa : kAll) {
-    if (runs(isa)) best = isa;
+  for (const Isa isa : kAll) {
+    if (missing(isa, cpu).empty()) best = isa;
   }
   return best;
 }
 
-Result<Isa> parse_isa(std::string_view name) {
-  if (name == "auto") return detect_isa();
-  for (Isa isa : kAll) {
+Result<Isa> parse_isa(std::string_view name, const CpuidRegisters& cpu) {
+  if (name == "auto") return detect_isa(cpu);
+  std::string names = "auto";
+  for (const Isa isa : kAll) {
+    names += ", " + std::string(isa_name(isa));
     if (isa_name(isa) != name) continue;
-    if (runs(isa)) return isa;
-    return Error(ErrorCode::kUnsupported, "this processor cannot run instruction set '" + std::string(name) +
-                                              "'; the widest that it runs is '" +
-                                              std::string(isa_name(detect_isa())) + "'");
+    const std::string reason = missing(isa, cpu);
+    if (reason.empty()) return isa;
+    return Error(ErrorCode::kUnsupported, "instruction set '" + std::string(name) + "' does not run here: " + reason +
+                                              "; choose 'auto', which takes '" +
+                                              std::string(isa_name(detect_isa(cpu))) + "' on this machine");
   }
   return Error(ErrorCode::kInvalidArgument,
-               "unknown instruction set '" + std::string(name) +
-                   "'; choose auto, portable, avx2, avx512 or avx512vnni");
+               "unknown instruction set '" + std::string(name) + "'; choose one of " + names);
 }
 
 }  // namespace inferd::engine::cpu

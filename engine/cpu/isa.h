@@ -7,9 +7,11 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "engine/cpu/cpuid.h"
 
 namespace inferd::engine::cpu {
 
+// Each has all that the ones before it have.
 enum class Isa : uint8_t {
   kPortable,    // C++ alone; fused multiply-adds by the C library
   kAvx2,        // AVX2, FMA, F16C
@@ -20,10 +22,11 @@ enum class Isa : uint8_t {
 std::string_view isa_name(Isa isa) noexcept;
 
 // The widest that this processor and operating system run.
-Isa detect_isa() noexcept;
+Isa detect_isa(const CpuidRegisters& cpu = this_processor()) noexcept;
 
-// "auto" or a name; kUnsupported if this processor lacks it, kInvalidArgument for an unknown name.
-Result<Isa> parse_isa(std::string_view name);
+// "auto" or a name. Errors: kUnsupported if the processor lacks it, with what it lacks; kInvalidArgument
+// for an unknown name, with those that there are.
+Result<Isa> parse_isa(std::string_view name, const CpuidRegisters& cpu = this_processor());
 
 // Rows in a weight tile: lanes of the register that holds one 32-bit value per output row.
 constexpr uint32_t isa_lanes(Isa isa) noexcept { return isa >= Isa::kAvx512 ? 16 : 8; }

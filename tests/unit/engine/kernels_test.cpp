@@ -13,6 +13,7 @@
 #include "engine/cpu/packed.h"
 #include "formats/dequantize.h"
 #include "formats/gguf.h"
+#include "tests/unit/engine/vector_tables.h"
 
 namespace inferd::engine::cpu {
 namespace {
@@ -109,15 +110,6 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-std::vector<Isa> vector_isas() {
-  std::vector<Isa> isas;
-  for (const char* name : {"avx2", "avx512", "avx512vnni"}) {
-    const auto isa = parse_isa(name);
-    if (isa.ok()) isas.push_back(isa.value());
-  }
-  return isas;
-}
-
 class EveryType : public testing::TestWithParam<TensorType> {};
 
 TEST_P(EveryType, PackedRowsUnpackToTheBitsOfTheFilesForm) {
@@ -179,9 +171,9 @@ TEST_P(EveryType, InstructionSetAndBatchDoNotChangeABit) {
   std::vector<float> expected(size_t{kTokens} * kRows);
   portable.product(reference.matrix, 0, reference.matrix.tiles, in.view, kTokens,
                    {expected.data(), kRows, nullptr, false});
-  for (const Isa isa : vector_isas()) {
-    const Kernels& kernels = kernels_for(isa);
-    const Packed packed = pack(GetParam(), bytes, kRows, kColumns, isa_lanes(isa));
+  for (const VectorTable& table : vector_tables()) {
+    const Kernels& kernels = *table.kernels;
+    const Packed packed = pack(GetParam(), bytes, kRows, kColumns, isa_lanes(kernels.isa));
     const Inputs own = make_inputs(kernels, values, kTokens, kColumns);
     ASSERT_EQ(own.codes, in.codes);
     ASSERT_TRUE(same_bits(own.scales, in.scales) && same_bits(own.offsets, in.offsets));
@@ -204,7 +196,7 @@ TEST_P(EveryType, InstructionSetAndBatchDoNotChangeABit) {
         kernels.product(packed.matrix, middle, packed.matrix.tiles, x, count, to);
         kernels.product(packed.matrix, 0, middle, x, count, to);
       }
-      EXPECT_TRUE(same_bits(out, expected)) << isa_name(isa) << " batch " << batch;
+      EXPECT_TRUE(same_bits(out, expected)) << table.name << " batch " << batch;
     }
   }
 }
@@ -226,13 +218,13 @@ TEST(Kernels, ElementwiseOperatorsAgreeOverInstructionSets) {
     portable.silu_multiply(gate.data(), weight.data(), count);
     std::vector<uint16_t> halves(count), got_halves(count);
     portable.to_half(x.data(), count, halves.data());
-    for (const Isa isa : vector_isas()) {
-      const Kernels& kernels = kernels_for(isa);
+    for (const VectorTable& table : vector_tables()) {
+      const Kernels& kernels = *table.kernels;
       std::vector<float> out(count), own = x;
       kernels.rms_norm(x.data(), weight.data(), count, 1e-5f, out.data());
-      EXPECT_TRUE(same_bits(out, expected)) << isa_name(isa) << ' ' << count;
+      EXPECT_TRUE(same_bits(out, expected)) << table.name << ' ' << count;
       kernels.silu_multiply(own.data(), weight.data(), count);
-      EXPECT_TRUE(same_bits(own, gate)) << isa_name(isa) << ' ' << count;
+      EXPECT_TRUE(same_bits(own, gate)) << table.name << ' ' << count;
       kernels.to_half(x.data(), count, got_halves.data());
       EXPECT_EQ(got_halves, halves);
     }
@@ -275,11 +267,11 @@ TEST(Kernels, AttentionAgreesOverInstructionSetsAndGroupingOfRows) {
     for (float& q : queries) q = random_value(prng);
     for (const uint32_t valid : {1u, 7u, 16u, 33u, 64u}) {
       const auto expected = attend(kernels_for(Isa::kPortable), pages, queries, 4, head_dim, valid);
-      for (const Isa isa : vector_isas()) {
+      for (const VectorTable& table : vector_tables()) {
         for (uint32_t rows = 1; rows <= 4; ++rows) {
-          const auto got = attend(kernels_for(isa), pages, queries, rows, head_dim, valid);
+          const auto got = attend(*table.kernels, pages, queries, rows, head_dim, valid);
           EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * 4), 0)
-              << isa_name(isa) << " head_dim " << head_dim << " valid " << valid << " rows " << rows;
+              << table.name << " head_dim " << head_dim << " valid " << valid << " rows " << rows;
         }
       }
     }

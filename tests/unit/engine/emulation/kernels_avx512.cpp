@@ -1,0 +1,14 @@
+// The table of engine/cpu/kernels_avx512.cpp over emulated instructions.
+#include "base/check.h"
+#include "tests/unit/engine/emulation/avx512_intrinsics.h"
+#include "tests/unit/engine/emulation/tables.h"
+
+#include "engine/cpu/simd_avx512.h"
+
+#include "engine/cpu/kernels_vector.h"
+
+namespace inferd::engine::cpu {
+
+const Kernels kEmulatedAvx512 = make_table<Avx512<false>>(Isa::kAvx512);
+
+}  // namespace inferd::engine::cpu
