@@ -12,7 +12,8 @@ using std::string_view_literals::operator""sv;
 
 constexpr std::array kLogLevels{"trace"sv, "debug"sv, "info"sv, "warn"sv, "error"sv, "off"sv};
 constexpr std::array kAccess{"user"sv, "group"sv, "all"sv};
-constexpr std::array kIsa{"auto"sv, "portable"sv, "avx2"sv, "avx512"sv, "avx512vnni"sv};
+constexpr std::array kIsa{"auto"sv,   "portable"sv,   "avx2"sv,
+                          "avx512"sv, "avx512vnni"sv, "avx512bf16"sv};
 
 constexpr uint64_t kSecond = 1000;
 constexpr uint64_t kHour = 3600 * kSecond;

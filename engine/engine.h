@@ -37,7 +37,8 @@ struct ModelInfo {
 struct EngineOptions {
   // Worker threads including the caller; 0 takes the processors that this process may run on.
   uint32_t threads = 0;
-  // "auto", "portable", "avx2", "avx512", "avx512vnni".
+  // "auto", "portable", "avx2", "avx512", "avx512vnni", "avx512bf16". "auto" never takes the last, which rounds
+  // the inputs of BF16 weights to bf16.
   std::string isa = "auto";
   // Physical pages that the KV arena provides; address space only until a page is written.
   PageCount pages{0};

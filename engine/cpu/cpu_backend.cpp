@@ -54,6 +54,7 @@ CpuBackend::CpuBackend(const ModelShape& shape, const Kernels& kernels, WorkerPo
   offsets_.resize(rows * widest / kBlock);
   sums_.resize(rows * widest / kBlock);
   half_sums_.resize(rows * widest / 16);
+  if (kernels.to_bfloat != nullptr) bfloats_.resize(rows * widest);
   gathered_.resize(size_t{step_logits_max} * shape.embedding);
   logits_.resize(size_t{step_logits_max} * shape.vocabulary);
   places_.resize(tokens);
@@ -139,7 +140,20 @@ Activations CpuBackend::activations(const float* values, uint32_t columns, uint3
   return Activations{columns, values, codes_.data(), scales_.data(), offsets_.data(), sums_.data(), half_sums_.data()};
 }
 
-void CpuBackend::run_products(std::span<const ProductOutput> products, const Activations& x, uint32_t tokens) {
+const uint16_t* CpuBackend::bfloats(std::span<const ProductOutput> products, const Activations& x, uint32_t tokens) {
+  const bool wanted = std::any_of(products.begin(), products.end(), [&](const ProductOutput& product) {
+    return weights_.matrix(product.matrix).type == formats::TensorType::kBF16;
+  });
+  if (kernels_.to_bfloat == nullptr || !wanted) return nullptr;
+  pool_.run(tokens, [&](uint32_t t, uint32_t) {
+    kernels_.to_bfloat(x.values + size_t{t} * x.columns, x.columns,
+                       bfloats_.data() + size_t{t} * bfloat_stride(x.columns));
+  });
+  return bfloats_.data();
+}
+
+void CpuBackend::run_products(std::span<const ProductOutput> products, Activations x, uint32_t tokens) {
+  x.bfloats = bfloats(products, x, tokens);
   struct Units {
     uint32_t first, tiles;
   };

@@ -76,7 +76,9 @@ class CpuBackend final : public Ops {
   Activations activations(const float* values, uint32_t columns, uint32_t tokens, bool quantized, bool done);
   void quantize_blocks(const float* values, uint32_t columns, uint32_t token, uint32_t block_first, uint32_t block_count);
   // Every tile of every product, handed out in units of about kUnitBytes of weights.
-  void run_products(std::span<const ProductOutput> products, const Activations& x, uint32_t tokens);
+  void run_products(std::span<const ProductOutput> products, Activations x, uint32_t tokens);
+  // The inputs rounded to bf16 if a matrix and the kernels want them so, else null.
+  const uint16_t* bfloats(std::span<const ProductOutput> products, const Activations& x, uint32_t tokens);
   void norm_rows(const float* rows, uint32_t tokens, VectorId weight, float epsilon, bool quantized);
   void plan_attention();
   void attend(const AttentionTask& task, uint32_t layer, uint32_t thread);
@@ -107,6 +109,7 @@ class CpuBackend final : public Ops {
   std::vector<int8_t> codes_;    // [tokens, widest]
   std::vector<float> scales_, offsets_, sums_;
   std::vector<int32_t> half_sums_;
+  std::vector<uint16_t> bfloats_;  // [tokens, widest], only for kernels that round inputs to bf16
   std::vector<float> gathered_;  // [logits, embedding]
   std::vector<float> logits_;    // [logits, vocabulary]
   std::vector<TokenPlace> places_;

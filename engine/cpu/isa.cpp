@@ -6,7 +6,11 @@ namespace inferd::engine::cpu {
 
 namespace {
 
-constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni};
+constexpr std::array kAll{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAvx512Vnni, Isa::kAvx512Bf16};
+
+// The widest that "auto" takes. All up to it give the same bits, so that a machine may be exchanged for another;
+// the one beyond has to be asked for.
+constexpr Isa kAutoMax = Isa::kAvx512Vnni;
 
 // An instruction set needs its own rows and those of every narrower one.
 struct Need {
@@ -25,6 +29,7 @@ struct Need {
     Need{Isa::kAvx512, "AVX512BW", &CpuidRegisters::leaf7_ebx, 30},
     Need{Isa::kAvx512, "AVX512VL", &CpuidRegisters::leaf7_ebx, 31},
     Need{Isa::kAvx512Vnni, "AVX512_VNNI", &CpuidRegisters::leaf7_ecx, 11},
+    Need{Isa::kAvx512Bf16, "AVX512_BF16", &CpuidRegisters::leaf7_1_eax, 5},
 };
 [[maybe_unused]] constexpr uint32_t kYmmStates = 0x06;  // XCR0: the registers xmm and the upper halves of ymm
 [[maybe_unused]] constexpr uint32_t kZmmStates = 0xE6;  // and masks, upper halves of zmm, and zmm16 to zmm31
@@ -55,6 +60,7 @@ std::string_view isa_name(Isa isa) noexcept {
     case Isa::kAvx2: return "avx2";
     case Isa::kAvx512: return "avx512";
     case Isa::kAvx512Vnni: return "avx512vnni";
+    case Isa::kAvx512Bf16: return "avx512bf16";
   }
   return "unknown";
 }
@@ -62,7 +68,7 @@ std::string_view isa_name(Isa isa) noexcept {
 Isa detect_isa(const CpuidRegisters& cpu) noexcept {
   Isa best = Isa::kPortable;
   for (const Isa isa : kAll) {
-    if (missing(isa, cpu).empty()) best = isa;
+    if (isa <= kAutoMax && missing(isa, cpu).empty()) best = isa;
   }
   return best;
 }

@@ -17,11 +17,13 @@ enum class Isa : uint8_t {
   kAvx2,        // AVX2, FMA, F16C
   kAvx512,      // AVX-512 F, BW, VL, DQ
   kAvx512Vnni,  // and 8-bit dot products
+  kAvx512Bf16,  // and dot products of bf16 pairs
 };
 
 std::string_view isa_name(Isa isa) noexcept;
 
-// The widest that this processor and operating system run.
+// The widest that processor and operating system run, among those whose results are the same bits: not
+// kAvx512Bf16, which rounds the inputs of BF16 weights.
 Isa detect_isa(const CpuidRegisters& cpu = this_processor()) noexcept;
 
 // "auto" or a name. Errors: kUnsupported if the processor lacks it, with what it lacks; kInvalidArgument

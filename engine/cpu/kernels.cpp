@@ -12,6 +12,7 @@ const Kernels& kernels_for(Isa isa) {
     case Isa::kAvx2: return kKernelsAvx2;
     case Isa::kAvx512: return kKernelsAvx512;
     case Isa::kAvx512Vnni: return kKernelsAvx512Vnni;
+    case Isa::kAvx512Bf16: return kKernelsAvx512Bf16;
 #else
     default: break;
 #endif

@@ -2,12 +2,16 @@
 // Owner: the CPU backend picks one table at load and keeps it. Functions are pure but for their outputs
 // and may run on several threads at once over disjoint outputs. They know neither models nor sequences.
 //
-// Order of every sum (the same in all tables, so they agree bit for bit):
+// Order of every sum (the same in all tables, so they agree bit for bit but for the exception below):
 // - Matrix products: one chain of fused multiply-adds per output, over the columns in order (float
 //   weights), or over blocks of 32 whose integer dot product is exact (quantized weights).
 // - RMS norm, softmax sums: 16 partial sums, element i in sum i % 16, joined by halving (i with i + 8, 4, 2, 1).
 // - Attention scores: one chain over the even and one over the odd dimensions, then their sum.
 // - Attention output: one chain over positions; blocks of 64 positions rescale, splits of 256 are joined in order.
+//
+// The exception: the table for AVX512_BF16 multiplies BF16 weights by inputs rounded to bf16, pair of columns by
+// pair, the second of a pair first, denormals as zero. Its results do not depend on batch or neighbours either,
+// but are not those of the other tables.
 #pragma once
 
 #include <cstddef>
@@ -35,7 +39,11 @@ struct Activations {
   const float* offsets = nullptr;     // [tokens, columns / 32]
   const float* sums = nullptr;        // [tokens, columns / 32]: sum of the block's values in 8-bit form
   const int32_t* half_sums = nullptr; // [tokens, columns / 16]: sums of 16 codes
+  const uint16_t* bfloats = nullptr;  // [tokens, bfloat_stride(columns)] bf16, for tables with to_bfloat
 };
+
+// Values in a row of inputs rounded to bf16: an even number, the last one zero if it is no column.
+constexpr uint32_t bfloat_stride(uint32_t columns) { return columns + columns % 2; }
 
 // Where a product's results go: out[token * stride + row] (+)= y + bias[row].
 struct ProductOut {
@@ -89,6 +97,9 @@ struct Kernels {
   // Joins the partial result (m2, l2, o2) into (m1, l1, o1); `first` copies it.
   void (*attention_join)(bool first, uint32_t head_dim, float* m1, float* l1, float* o1, const float* m2,
                          const float* l2, const float* o2);
+  // Rounds a row of `count` values to nearest even bf16, [bfloat_stride(count)]; denormals become zero. Null in
+  // tables whose products take f32 inputs for BF16 weights.
+  void (*to_bfloat)(const float* values, uint32_t count, uint16_t* bfloats);
 };
 
 // The table for an instruction set that this processor runs (parse_isa checked it).

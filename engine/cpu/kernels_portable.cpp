@@ -288,6 +288,6 @@ void attention_join(bool first, uint32_t head_dim, float* m1, float* l1, float* 
 }  // namespace
 
 const Kernels kKernelsPortable{Isa::kPortable, 4,       product,         quantize,      rms_norm,
-                               silu_multiply,  to_half, attention_block, attention_join};
+                               silu_multiply,  to_half, attention_block, attention_join, nullptr};
 
 }  // namespace inferd::engine::cpu

@@ -10,5 +10,6 @@ extern const Kernels kKernelsPortable;
 extern const Kernels kKernelsAvx2;
 extern const Kernels kKernelsAvx512;
 extern const Kernels kKernelsAvx512Vnni;
+extern const Kernels kKernelsAvx512Bf16;
 
 }  // namespace inferd::engine::cpu

@@ -276,9 +276,43 @@ inline typename S::F load_weights(const uint8_t* p) {
   return S::from_bfloat(reinterpret_cast<const uint16_t*>(p));
 }
 
+// BF16 weights times inputs rounded to bf16: pairs of columns, for instruction sets with such a dot product.
+template <class S, uint32_t kTiles, uint32_t kColumns>
+void bfloat_tiles(const PackedMatrix& w, uint32_t tile_index, const Activations& x, uint32_t token,
+                  const ProductOut& out) {
+  using F = typename S::F;
+  using I = typename S::I;
+  constexpr size_t kPairBytes = size_t{S::kLanes} * 4;
+  const uint8_t* tile = w.data + size_t{tile_index} * w.tile_bytes;
+  const uint32_t stride = bfloat_stride(w.columns), pairs = stride / 2;
+  const uint16_t* bfloats = x.bfloats + size_t{token} * stride;
+  F sums[kTiles][kColumns];
+  for (uint32_t t = 0; t < kTiles; ++t) {
+    for (uint32_t c = 0; c < kColumns; ++c) sums[t][c] = S::zero();
+  }
+  for (uint32_t pair = 0; pair < pairs; ++pair) {
+    const bool single = 2 * pair + 1 == w.columns;  // the last of an odd number of columns
+    I weights[kTiles];
+    for (uint32_t t = 0; t < kTiles; ++t) {
+      const uint8_t* at = tile + t * w.tile_bytes + pair * kPairBytes;
+      weights[t] = single ? S::load_single(at) : S::load_pairs(at);
+    }
+    for (uint32_t c = 0; c < kColumns; ++c) {
+      const I input = S::set_bfloats(bfloats + size_t{c} * stride + 2 * pair);
+      for (uint32_t t = 0; t < kTiles; ++t) sums[t][c] = S::dot_bfloats(sums[t][c], weights[t], input);
+    }
+  }
+  for (uint32_t t = 0; t < kTiles; ++t) {
+    for (uint32_t c = 0; c < kColumns; ++c) write_results<S>(w, tile_index + t, out, token + c, sums[t][c]);
+  }
+}
+
 template <class S, TensorType kType, uint32_t kTiles, uint32_t kColumns>
 void float_tiles(const PackedMatrix& w, uint32_t tile_index, const Activations& x, uint32_t token,
                  const ProductOut& out) {
+  if constexpr (S::kBfloatDots && kType == TensorType::kBF16) {
+    return bfloat_tiles<S, kTiles, kColumns>(w, tile_index, x, token, out);
+  }
   using F = typename S::F;
   constexpr size_t kStep = S::kLanes * (kType == TensorType::kF32 ? 4 : 2);
   const uint8_t* tile = w.data + size_t{tile_index} * w.tile_bytes;
@@ -458,6 +492,20 @@ void to_half(const float* values, uint32_t count, uint16_t* halves) {
   }
 }
 
+template <class S>
+void to_bfloat(const float* values, uint32_t count, uint16_t* bfloats) {
+  constexpr uint32_t L = S::kLanes;
+  uint32_t i = 0;
+  for (; i + L <= count; i += L) S::to_bfloat(bfloats + i, S::load(values + i));
+  if (i < count) {
+    float v[L] = {};
+    uint16_t b[L];
+    std::memcpy(v, values + i, (count - i) * sizeof(float));
+    S::to_bfloat(b, S::load(v));
+    std::memcpy(bfloats + i, b, (bfloat_stride(count) - i) * sizeof(uint16_t));
+  }
+}
+
 // ---- attention ----
 
 // Scores of 16 positions of one page for kRows queries: scores[r][0..16).
@@ -590,8 +638,10 @@ void attention_join(bool first, uint32_t head_dim, float* m1, float* l1, float* 
 
 template <class S>
 constexpr Kernels make_table(Isa isa) {
-  return Kernels{isa,           S::kQueryRows,    product<S>, quantize<S>,        rms_norm<S>,
-                 silu_multiply<S>, to_half<S>, attention_block<S>, attention_join<S>};
+  Kernels table{isa,           S::kQueryRows,    product<S>, quantize<S>,        rms_norm<S>,
+                silu_multiply<S>, to_half<S>, attention_block<S>, attention_join<S>, nullptr};
+  if constexpr (S::kBfloatDots) table.to_bfloat = to_bfloat<S>;
+  return table;
 }
 
 }  // namespace

@@ -13,6 +13,7 @@ struct Avx2 {
   static constexpr uint32_t kLanes = 8;
   static constexpr uint32_t kColumnsMax = 4;  // tokens per pass of a quantized product
   static constexpr uint32_t kQueryRows = 3;   // queries per pass of attention
+  static constexpr bool kBfloatDots = false;  // no products of bf16 pairs
   using F = __m256;
   using I = __m256i;
 

@@ -17,6 +17,7 @@ struct Avx512 {
   static constexpr uint32_t kLanes = 16;
   static constexpr uint32_t kColumnsMax = 4;  // tokens per pass of a quantized product
   static constexpr uint32_t kQueryRows = 4;   // queries per pass of attention
+  static constexpr bool kBfloatDots = false;  // products of bf16 pairs: simd_avx512bf16.h
   using F = __m512;
   using I = __m512i;
 

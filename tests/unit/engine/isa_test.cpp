@@ -20,7 +20,9 @@ TEST(Isa, IsWhatTheCompilersOwnDetectionSays) {
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   EXPECT_EQ(parse_isa("avx2").ok(), avx2);
   EXPECT_EQ(parse_isa("avx512").ok(), avx512);
-  EXPECT_EQ(parse_isa("avx512vnni").ok(), avx512 && __builtin_cpu_supports("avx512vnni"));
+  const bool vnni = avx512 && __builtin_cpu_supports("avx512vnni");
+  EXPECT_EQ(parse_isa("avx512vnni").ok(), vnni);
+  EXPECT_EQ(parse_isa("avx512bf16").ok(), vnni && __builtin_cpu_supports("avx512bf16"));
 #else
   EXPECT_EQ(detect_isa(), Isa::kPortable);
 #endif
@@ -30,7 +32,7 @@ TEST(Isa, IsWhatTheCompilersOwnDetectionSays) {
 }
 
 TEST(Isa, EachThatRunsHereHasATableOfItsOwn) {
-  for (const char* name : {"portable", "avx2", "avx512", "avx512vnni"}) {
+  for (const char* name : {"portable", "avx2", "avx512", "avx512vnni", "avx512bf16"}) {
     const auto isa = parse_isa(name);
     if (!isa.ok()) continue;
     EXPECT_EQ(kernels_for(isa.value()).isa, isa.value());
@@ -42,7 +44,7 @@ TEST(Isa, UnknownNameIsAnsweredWithThoseThatThereAre) {
   const auto isa = parse_isa("avx10");
   ASSERT_FALSE(isa.ok());
   EXPECT_EQ(isa.error().code(), ErrorCode::kInvalidArgument);
-  EXPECT_THAT(isa.error().message(), HasSubstr("'avx10'; choose one of auto, portable, avx2, avx512, avx512vnni"));
+  EXPECT_THAT(isa.error().message(), HasSubstr("'avx10'; choose one of auto, portable, avx2, avx512, avx512vnni, avx512bf16"));
 }
 
 #if defined(__x86_64__)
@@ -66,6 +68,11 @@ CpuidRegisters cascade_lake() {
   cpu.leaf7_ecx |= kVnni;
   return cpu;
 }
+CpuidRegisters cooper_lake() {
+  CpuidRegisters cpu = cascade_lake();
+  cpu.leaf7_1_eax = 1u << 5;
+  return cpu;
+}
 
 TEST(Isa, IsTheWidestThatAProcessorRuns) {
   EXPECT_EQ(detect_isa(nehalem()), Isa::kPortable);
@@ -73,6 +80,13 @@ TEST(Isa, IsTheWidestThatAProcessorRuns) {
   EXPECT_EQ(detect_isa(haswell()), Isa::kAvx2);
   EXPECT_EQ(detect_isa(skylake_server()), Isa::kAvx512);
   EXPECT_EQ(detect_isa(cascade_lake()), Isa::kAvx512Vnni);
+}
+
+TEST(Isa, WhoseResultsDifferMustBeAskedFor) {
+  EXPECT_EQ(detect_isa(cooper_lake()), Isa::kAvx512Vnni);
+  ASSERT_TRUE(parse_isa("avx512bf16", cooper_lake()).ok());
+  EXPECT_EQ(parse_isa("avx512bf16", cooper_lake()).value(), Isa::kAvx512Bf16);
+  EXPECT_FALSE(parse_isa("avx512bf16", cascade_lake()).ok());
 }
 
 TEST(Isa, EveryFeatureOfASetIsNeeded) {

@@ -21,7 +21,7 @@ struct VectorTable {
 
 inline std::vector<VectorTable> vector_tables() {
   std::vector<VectorTable> tables;
-  for (const char* name : {"avx2", "avx512", "avx512vnni"}) {
+  for (const char* name : {"avx2", "avx512", "avx512vnni", "avx512bf16"}) {
     const auto isa = parse_isa(name);
     if (isa.ok()) tables.push_back({name, &kernels_for(isa.value())});
   }
@@ -29,6 +29,7 @@ inline std::vector<VectorTable> vector_tables() {
   if (parse_isa("avx2").ok()) {
     tables.push_back({"emulated avx512", &kEmulatedAvx512});
     tables.push_back({"emulated avx512vnni", &kEmulatedAvx512Vnni});
+    tables.push_back({"emulated avx512bf16", &kEmulatedAvx512Bf16});
   }
 #endif
   return tables;

@@ -48,7 +48,10 @@
 #include <simde/x86/avx512/sub.h>
 #include <simde/x86/avx512/xor.h>
 
+#include <array>
 #include <bit>
+
+#include "tests/unit/engine/emulation/bfloat.h"
 
 namespace inferd::engine::cpu::emulated {
 
@@ -88,6 +91,29 @@ inline __m512 cvtepi32_ps(__m512i x) {
 inline __m512i cvtps_epi32(__m512 x) {
   return join(_mm256_cvtps_epi32(halves(x).low), _mm256_cvtps_epi32(halves(x).high));
 }
+// Counts that are no constants: SIMDe refuses those under clang.
+inline __m512i slli_epi16(__m512i x, unsigned count) {
+  const auto n = static_cast<int>(count);
+  return join(_mm256_slli_epi16(halves(x).low, n), _mm256_slli_epi16(halves(x).high, n));
+}
+inline __m512i srli_epi16(__m512i x, unsigned count) {
+  const auto n = static_cast<int>(count);
+  return join(_mm256_srli_epi16(halves(x).low, n), _mm256_srli_epi16(halves(x).high, n));
+}
+
+// AVX512_BF16, lane by lane.
+inline __m512 dpbf16_ps(__m512 sum, __m512bh a, __m512bh b) {
+  auto sums = std::bit_cast<std::array<float, 16>>(sum);
+  const auto as = std::bit_cast<std::array<uint32_t, 16>>(a), bs = std::bit_cast<std::array<uint32_t, 16>>(b);
+  for (size_t i = 0; i < 16; ++i) sums[i] = pair_dot(sums[i], as[i], bs[i]);
+  return std::bit_cast<__m512>(sums);
+}
+inline __m256bh cvtneps_pbh(__m512 x) {
+  const auto values = std::bit_cast<std::array<float, 16>>(x);
+  std::array<uint16_t, 16> rounded;
+  for (size_t i = 0; i < 16; ++i) rounded[i] = float_to_bfloat(values[i]);
+  return std::bit_cast<__m256bh>(rounded);
+}
 
 }  // namespace inferd::engine::cpu::emulated
 
@@ -101,6 +127,10 @@ inline __m512i cvtps_epi32(__m512 x) {
 #undef _mm512_cvtepi8_epi32
 #undef _mm512_cvtepi32_ps
 #undef _mm512_cvtps_epi32
+#undef _mm512_slli_epi16
+#undef _mm512_srli_epi16
+#undef _mm512_dpbf16_ps
+#undef _mm512_cvtneps_pbh
 #define _mm512_madd_epi16(a, b) simde_mm512_madd_epi16(a, b)
 #define _mm512_cvtph_ps(a) ::inferd::engine::cpu::emulated::cvtph_ps(a)
 #define _mm512_cvtps_ph(a, mode) ::inferd::engine::cpu::emulated::cvtps_ph(a, mode)
@@ -109,3 +139,7 @@ inline __m512i cvtps_epi32(__m512 x) {
 #define _mm512_cvtepi8_epi32(a) ::inferd::engine::cpu::emulated::cvtepi8_epi32(a)
 #define _mm512_cvtepi32_ps(a) ::inferd::engine::cpu::emulated::cvtepi32_ps(a)
 #define _mm512_cvtps_epi32(a) ::inferd::engine::cpu::emulated::cvtps_epi32(a)
+#define _mm512_slli_epi16(a, n) ::inferd::engine::cpu::emulated::slli_epi16(a, n)
+#define _mm512_srli_epi16(a, n) ::inferd::engine::cpu::emulated::srli_epi16(a, n)
+#define _mm512_dpbf16_ps(sum, a, b) ::inferd::engine::cpu::emulated::dpbf16_ps(sum, a, b)
+#define _mm512_cvtneps_pbh(a) ::inferd::engine::cpu::emulated::cvtneps_pbh(a)

@@ -9,5 +9,6 @@ namespace inferd::engine::cpu {
 
 extern const Kernels kEmulatedAvx512;
 extern const Kernels kEmulatedAvx512Vnni;
+extern const Kernels kEmulatedAvx512Bf16;
 
 }  // namespace inferd::engine::cpu
