@@ -6,13 +6,16 @@
 #include <cmath>
 
 #include "base/units.h"
+#include "daemon/logging.h"
 
 namespace inferd::daemon {
 
 namespace {
 
 std::string shown(const ConfigValue& value) {
-  if (const auto* text = std::get_if<std::string>(&value)) return "\"" + *text + "\"";
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    return "\"" + printable(*text) + "\"";
+  }
   if (const auto* integer = std::get_if<int64_t>(&value)) return std::to_string(*integer);
   if (const auto* number = std::get_if<double>(&value)) {
     std::string text = std::to_string(*number);

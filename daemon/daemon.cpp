@@ -214,7 +214,13 @@ void Daemon::wait_for_signal() {
 
 void Daemon::on_signal(int number) {
   if (number == SIGHUP) {
-    if (serving_ && !stopping_) log_reload();
+    if (!serving_ || stopping_) {
+      log_warn("no reload: the daemon is " + std::string(stopping_ ? "stopping" : "still starting"));
+      return;
+    }
+    notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(clock_.now_ns() / 1000));
+    static_cast<void>(reload().ok());  // the log has what came of it
+    notify("READY=1");
     return;
   }
   ++stop_signals_;
@@ -281,6 +287,22 @@ void Daemon::change_log_level(std::string_view level) {
 }
 
 Result<ReloadReport> Daemon::reload() {
+  const Result<ReloadReport> report = read_config_again();
+  if (!report) {
+    log_error("reload: " + report.error().message());
+    return report;
+  }
+  for (const ConfigDifference& d : report->applied) {
+    log_info("reload: " + d.key + " changes from " + d.from + " to " + d.to);
+  }
+  for (const ConfigDifference& d : report->needs_restart) {
+    log_warn("reload: " + d.key + " stays " + d.from + "; " + d.to + " needs a restart");
+  }
+  if (report->applied.empty() && report->needs_restart.empty()) log_info("reload: no changes");
+  return report;
+}
+
+Result<ReloadReport> Daemon::read_config_again() {
   std::string text;
   if (!command_line_.config_path.empty()) {
     INFERD_ASSIGN(text, read_config_file(command_line_.config_path));
@@ -302,23 +324,6 @@ Result<ReloadReport> Daemon::reload() {
   control_->set_connections_max(config_.limits.control_connections);
   mailbox_->post([limits = loop_limits(config_)](StepLoop& loop) { loop.set_limits(limits); });
   return report;
-}
-
-void Daemon::log_reload() {
-  notify("RELOADING=1\nMONOTONIC_USEC=" + std::to_string(clock_.now_ns() / 1000));
-  const Result<ReloadReport> report = reload();
-  if (!report) {
-    log_error("reload: " + report.error().message());
-  } else {
-    for (const ConfigDifference& d : report->applied) {
-      log_info("reload: " + d.key + " changes from " + d.from + " to " + d.to);
-    }
-    for (const ConfigDifference& d : report->needs_restart) {
-      log_warn("reload: " + d.key + " stays " + d.from + "; " + d.to + " needs a restart");
-    }
-    if (report->applied.empty() && report->needs_restart.empty()) log_info("reload: no changes");
-  }
-  notify("READY=1");
 }
 
 }  // namespace inferd::daemon

@@ -56,7 +56,7 @@ class Daemon final : private StepLoopObserver, private ControlHost {
   void shut_down(std::optional<int64_t> deadline_ns);
   void feed_watchdog();
   void extend_stop_timeout();
-  void log_reload();
+  Result<ReloadReport> read_config_again();
 
   Config config_;
   const CommandLine command_line_;

@@ -14,7 +14,6 @@ enum class ExitCode : int {
   kUnavailable = 69,      // EX_UNAVAILABLE: another daemon lives in this runtime directory
   kSoftware = 70,         // EX_SOFTWARE: a bug of ours that was contained
   kOsError = 71,          // EX_OSERR: the operating system refused something that should work
-  kCannotCreate = 73,     // EX_CANTCREAT: runtime directory, lock file or socket
   kOutOfMemory = 75,      // EX_TEMPFAIL: the machine has too little memory for this model just now
   kNoPermission = 77,     // EX_NOPERM
   kConfig = 78,           // EX_CONFIG: the configuration is wrong

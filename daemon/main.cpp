@@ -9,6 +9,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <sstream>
+#include <string>
 
 #include "daemon/command_line.h"
 #include "daemon/daemon.h"
@@ -39,6 +41,17 @@ void forbid_core_dumps(bool shared_between_users) {
   if (shared_between_users) ::prctl(PR_SET_DUMPABLE, 0);
 }
 
+// For what goes wrong before the log is there. The journal gets the priority of an error by the prefix
+// that sd-daemon(3) names, and not by the journal's own protocol: of a process that ends at once it
+// only learns the unit from the stream.
+void complain(const std::string& text) {
+  const bool journal = is_journal_stream(std::getenv("JOURNAL_STREAM"), STDERR_FILENO);
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::fprintf(stderr, "%s%s\n", journal ? "<3>" : "", line.c_str());
+  }
+}
+
 int serve(Config config, CommandLine command_line) {
   init_logging(parse_log_level(config.daemon.log_level));
   log_info(std::string("inferd ") + INFERD_VERSION + " starts");
@@ -61,7 +74,7 @@ int run_main(int argc, char** argv) {
   const auto parsed = parse_command_line({argv + 1, static_cast<size_t>(argc > 0 ? argc - 1 : 0)},
                                          user_runtime_dir != nullptr ? user_runtime_dir : "");
   if (!parsed) {
-    std::fprintf(stderr, "inferd: %s\n", parsed.error().message().c_str());
+    complain("inferd: " + parsed.error().message());
     return exit_with(ExitCode::kUsage);
   }
   if (parsed->action == CommandLine::Action::kHelp) {
@@ -76,8 +89,8 @@ int run_main(int argc, char** argv) {
   if (!parsed->config_path.empty()) {
     auto read = read_config_file(parsed->config_path);
     if (!read) {
-      std::fprintf(stderr, "inferd: %s; name another with --config, or a model with --model\n",
-                   read.error().message().c_str());
+      complain("inferd: " + read.error().message() +
+               "; name another with --config, or a model with --model");
       return exit_with(exit_code_for(read.error().code()));
     }
     text = std::move(*read);
@@ -86,7 +99,7 @@ int run_main(int argc, char** argv) {
   const std::string name = parsed->config_path.empty() ? "command line" : parsed->config_path;
   Config config = parse_config(text, name, parsed->overrides, problems);
   if (!problems.empty()) {
-    std::fprintf(stderr, "%s\n", format_problems(problems).c_str());
+    complain(format_problems(problems));
     return exit_with(ExitCode::kConfig);
   }
   if (parsed->action == CommandLine::Action::kCheckConfig) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <grp.h>
+#include <pwd.h>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -22,12 +23,22 @@ namespace {
 constexpr const char* kLockName = "inferd.lock";
 constexpr int kBacklog = 128;
 
-Error system_error(const std::string& what, int error) {
+// "cannot make …: Permission denied; choose …".
+Error system_error(const std::string& what, int error, const std::string& advice = "") {
+  const std::string said = what + ": " + std::strerror(error) + (advice.empty() ? "" : "; " + advice);
   if (error == EACCES || error == EPERM || error == EROFS) {
-    return Error(ErrorCode::kPermissionDenied, what + ": " + std::strerror(error));
+    return Error(ErrorCode::kPermissionDenied, said);
   }
-  if (error == ENOENT) return Error(ErrorCode::kNotFound, what + ": " + std::strerror(error));
-  return errno_error(what, error);
+  if (error == ENOENT) return Error(ErrorCode::kNotFound, said);
+  return Error(ErrorCode::kIo, said);
+}
+
+constexpr const char* kChooseAnother =
+    "choose a directory that this user may write, with --runtime-dir or [daemon] runtime_dir";
+
+std::string user_name() {
+  const ::passwd* entry = ::getpwuid(::geteuid());
+  return entry != nullptr ? entry->pw_name : std::to_string(::geteuid());
 }
 
 mode_t directory_mode(const std::string& access) {
@@ -102,21 +113,28 @@ Result<void> RuntimeDir::prepare_directory() const {
     return {};
   }
   if (errno == ENOENT) {
-    return Error(ErrorCode::kNotFound, "cannot make the runtime directory " + path +
-                                           ": its parent directory does not exist");
+    return Error(ErrorCode::kNotFound,
+                 "cannot make the runtime directory " + path +
+                     ": its parent directory does not exist; make that, or choose another with "
+                     "--runtime-dir or [daemon] runtime_dir");
   }
-  if (errno != EEXIST) return system_error("cannot make the runtime directory " + path, errno);
+  if (errno != EEXIST) {
+    return system_error("cannot make the runtime directory " + path, errno, kChooseAnother);
+  }
   struct stat status = {};
   if (::stat(path.c_str(), &status) != 0) return system_error(path, errno);
   if (!S_ISDIR(status.st_mode)) {
-    return Error(ErrorCode::kInvalidArgument, path + " is not a directory");
+    return Error(ErrorCode::kInvalidArgument,
+                 "the runtime directory " + path + " is not a directory; remove it, or choose "
+                 "another with --runtime-dir or [daemon] runtime_dir");
   }
   const bool foreign = status.st_uid != ::geteuid() && status.st_uid != 0;
   const bool open_to_all = (status.st_mode & S_IWOTH) != 0 && (status.st_mode & S_ISVTX) == 0;
   if (foreign || open_to_all) {
     return Error(ErrorCode::kPermissionDenied,
                  "the runtime directory " + path + " belongs to another user or can be written by "
-                 "everyone, who could then replace the daemon's sockets; choose another");
+                 "everyone, who could then replace the daemon's sockets; choose another with "
+                 "--runtime-dir or [daemon] runtime_dir");
   }
   return {};
 }
@@ -125,7 +143,12 @@ Result<void> RuntimeDir::take_lock() {
   const std::string path = socket_path(kLockName);
   for (;;) {
     UniqueFd fd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
-    if (!fd) return system_error("cannot open the lock file " + path, errno);
+    if (!fd) {
+      const int error = errno;
+      return system_error("cannot open the lock file " + path, error,
+                          "the runtime directory must belong to user " + user_name() +
+                              " (systemd-tmpfiles --create makes that of the system service)");
+    }
     if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno == EINTR) continue;
       if (errno != EWOULDBLOCK) return system_error("cannot lock " + path, errno);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Fetches the sample model (SmolLM2-135M-Instruct, 4-bit, 98 MB) into the user's cache and prints its
+# Fetches the sample model (SmolLM2-135M-Instruct, 4-bit, a file of 98 MB) into the user's cache and prints its
 # path. A model that is already there and whole is only checked.
 #
 #   tools/fetch_model.sh [--offline]
@@ -26,6 +26,11 @@ if is_whole "$models_dir/$file"; then
   echo "$models_dir/$file"
   exit 0
 fi
+if [ -f "$models_dir/$file" ]; then
+  [ "$offline" = 0 ] || fail "the sample model $models_dir/$file is damaged, and --offline forbids fetching it." \
+    "Run again without --offline, or give a model file of your own with --model FILE.gguf."
+  say "The sample model in $models_dir is damaged: fetching it again"
+fi
 [ "$offline" = 0 ] || fail "the sample model is not in $models_dir, and --offline forbids fetching it." \
   "Run again without --offline, or give a model file of your own with --model FILE.gguf."
 
@@ -34,6 +39,8 @@ free_kb=$(df --output=avail -k "$models_dir" | tail -n 1)
 [ "$free_kb" -gt 250000 ] || fail "fetching the sample model needs 250 MB in $models_dir;" \
   "there are $((free_kb / 1000)) MB. Make room, or set XDG_CACHE_HOME to another folder."
 
+# What an earlier run left that was killed in the middle.
+find "$models_dir" -maxdepth 1 -name '.fetch.*' -mmin +60 -exec rm -rf {} +
 # Beside its final place, so that the last step is a rename within one file system.
 work=$(mktemp -d "$models_dir/.fetch.XXXXXX")
 trap 'rm -rf "$work"' EXIT

@@ -88,7 +88,7 @@ targets_of() {
 # stage PRESET WORDS TEST_REGEX [target...]: configures, builds (all, or those of the targets that there
 # are) and runs the tests of that name.
 stage() {
-  local preset=$1 words=$2 regex=$3 log started counts failed total targets
+  local preset=$1 words=$2 regex=$3 log started counts failed total skipped targets
   shift 3
   started=$SECONDS
   say "$words (preset $preset): building"
@@ -106,15 +106,18 @@ stage() {
   (cd "$source_dir/build/$preset" &&
     ctest --output-on-failure --no-tests=error -j "$(nproc)" -R "$regex" 2>&1) | tee "$log" || true
   counts=$(sed -n 's/^[0-9]*% tests passed, \([0-9]*\) tests failed out of \([0-9]*\)$/\1 \2/p' "$log")
+  # ctest counts a test that could not run here among the passed ones.
+  skipped=$(sed -n 's/^.*[0-9] - \([a-z0-9_.]*\) (Skipped)$/\1/p' "$log" | tr '\n' ' ')
   rm -f "$log"
   if [ -z "$counts" ]; then
     count_failure "$words (no test ran)"
     return
   fi
   read -r failed total <<<"$counts"
+  total=$((total - $(wc -w <<<"$skipped")))
   tests_total=$((tests_total + total))
   tests_failed=$((tests_failed + failed))
-  summary+=("$words: $((total - failed)) of $total passed, $((SECONDS - started)) s")
+  summary+=("$words: $((total - failed)) of $total passed${skipped:+, skipped: ${skipped% }}, $((SECONDS - started)) s")
 }
 
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1

@@ -56,15 +56,16 @@ def wait_until(condition, what):
 class Daemon:
     """A private daemon in a folder of its own. Use as a context manager, or call stop()."""
 
-    def __init__(self, *options, model=None):
+    def __init__(self, *options, model=None, log=None):
+        """`log`: an open file that gets the daemon's standard error instead of self.log_path."""
         self.folder = tempfile.mkdtemp(prefix="inferd-test-")
         self.runtime = os.path.join(self.folder, "run")
         self.socket = os.path.join(self.runtime, "inferd.sock")
         self.control = os.path.join(self.runtime, "control.sock")
         self.log_path = os.path.join(self.folder, "log")
         command = [binary("inferd"), "--model", model or model_path(), "--runtime-dir", self.runtime, *options]
-        with open(self.log_path, "wb") as log:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        with open(self.log_path, "wb") as file:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=log or file)
         try:
             wait_until(self._answers, "the daemon answers")
         except BaseException:

@@ -8,6 +8,8 @@ import unittest
 import harness
 
 SHORT = ["--raw", "--max-tokens", "40", "--", "1, 2, 3, 4, 5,"]
+# These two tokens would end the answer.
+ENDLESS = ["--logit-bias", "2=-inf", "--logit-bias", "0=-inf", "--", "1, 2, 3, 4, 5,"]
 
 
 class Shutdown(unittest.TestCase):
@@ -39,6 +41,36 @@ class Shutdown(unittest.TestCase):
         self.assertEqual(client.returncode, 0, complaint)
         self.assertEqual(first + rest, whole)
 
+    def test_sigterm_under_load_ends_every_request_that_was_taken_and_takes_no_more(self):
+        request = ["--raw", "--max-tokens", "100", *ENDLESS]
+        daemon = self.start("--set", "scheduler.max_sequences=2")
+        whole = daemon.ctl("run", *request).stdout
+        clients = [self.start_answer(daemon, *request) for _ in range(2)]
+        waiting = [daemon.start_ctl("run", *request) for _ in range(2)]
+        harness.wait_until(lambda: daemon.status()["sequences"] == 4, "two requests run and two wait")
+        daemon.process.send_signal(signal.SIGTERM)
+        harness.wait_until(lambda: "stopping: running requests have 30.0 s" in daemon.log(), "the daemon is stopping")
+        late = daemon.ctl("run", *request)
+        self.assertEqual(late.returncode, 3, late.stderr)
+        self.assertEqual(late.stdout, b"")
+        for client, first in clients + [(client, b"") for client in waiting]:
+            rest, complaint = client.communicate(timeout=harness.PATIENCE_S)
+            self.assertEqual(client.returncode, 0, complaint)
+            self.assertEqual(first + rest, whole)
+        self.assertEqual(daemon.process.wait(harness.PATIENCE_S), 0, daemon.log())
+
+    def test_what_outlasts_drain_timeout_or_a_second_signal_is_ended_with_a_status(self):
+        for options, signals in ((["--set", "daemon.drain_timeout=0.2"], 1), ([], 2)):
+            daemon = self.start(*options)
+            client, _ = self.start_answer(daemon, "--raw", *ENDLESS)
+            for _ in range(signals):
+                daemon.process.send_signal(signal.SIGTERM)
+                harness.wait_until(lambda: "stopping" in daemon.log(), "the daemon is stopping")
+            _, complaint = client.communicate(timeout=harness.PATIENCE_S)
+            self.assertEqual(client.returncode, 3, complaint)
+            self.assertIn(b"shutting down", complaint)
+            self.assertEqual(daemon.process.wait(harness.PATIENCE_S), 0, daemon.log())
+
     def test_drain_lets_a_running_answer_end_and_then_ends_the_daemon(self):
         daemon = self.start()
         whole = daemon.ctl("run", *SHORT).stdout
@@ -51,8 +83,7 @@ class Shutdown(unittest.TestCase):
 
     def test_a_killed_daemon_is_a_sentence_to_its_client_and_a_new_one_starts_in_its_place(self):
         daemon = self.start()
-        client, _ = self.start_answer(daemon, "--raw", "--logit-bias", "2=-inf", "--logit-bias", "0=-inf", "--",
-                                      "1, 2, 3, 4, 5,")
+        client, _ = self.start_answer(daemon, "--raw", *ENDLESS)
         daemon.process.kill()
         daemon.process.wait()
         _, complaint = client.communicate(timeout=harness.PATIENCE_S)

@@ -1,6 +1,25 @@
 #include "tools/inferctl/connection.h"
 
+#include <iostream>
+
 namespace inferd::inferctl {
+
+namespace {
+
+// Someone who waits for longer wants to know why.
+constexpr uint32_t kQuietWaitMs = 3'000;
+// A large model on a slow disk takes minutes to load.
+constexpr uint32_t kLoadingWaitMs = 15 * 60 * 1'000;
+
+Result<Connection> connect_with(const inferd_connect_options& options) {
+  inferd_connection* connection = nullptr;
+  inferd_error* error = nullptr;
+  const inferd_status status = inferd_connect(&options, &connection, &error);
+  if (status != INFERD_OK) return take_error(status, error);
+  return Connection(connection);
+}
+
+}  // namespace
 
 Error take_error(inferd_status status, inferd_error* error) {
   INFERD_CHECK(status != INFERD_OK);
@@ -17,11 +36,13 @@ Result<Connection> connect_client(const Arguments& arguments, const std::string&
   if (!socket.empty()) options.socket_path = socket.c_str();
   options.model = model.c_str();
   options.client_name = "inferctl";
-  inferd_connection* connection = nullptr;
-  inferd_error* error = nullptr;
-  const inferd_status status = inferd_connect(&options, &connection, &error);
-  if (status != INFERD_OK) return take_error(status, error);
-  return Connection(connection);
+  options.timeout_ms = kQuietWaitMs;
+  Result<Connection> connected = connect_with(options);
+  if (connected.ok() || connected.error().code() != ErrorCode::kTimedOut) return connected;
+  // systemd holds the socket open while the daemon that it starts for us reads its model.
+  std::cerr << "inferctl: waiting for the daemon; it may be loading its model (Ctrl-C gives up)\n";
+  options.timeout_ms = kLoadingWaitMs;
+  return connect_with(options);
 }
 
 Result<inferd_model_info> model_info(const Connection& connection) {

@@ -26,6 +26,7 @@ using Sequence = std::unique_ptr<inferd_sequence, CloseSequence>;
 Error take_error(inferd_status status, inferd_error* error);
 
 // Connects to the daemon that --socket or the usual places name, and to `model` ("" for its first).
+// Blocks while the daemon loads its model, and then says so on standard error.
 Result<Connection> connect_client(const Arguments& arguments, const std::string& model);
 
 // What the model on the other side is.

@@ -56,7 +56,8 @@ Result<UniqueFd> connect_to(const std::string& path) {
     case EPERM:
       return Error(ErrorCode::kPermissionDenied,
                    "you may not use " + path +
-                       "; ask the administrator to add you to the group that owns it");
+                       "; join the group that may ('sudo usermod -aG inferd $USER', then log in "
+                       "again)");
     case EPROTOTYPE:
       return Error(ErrorCode::kInvalidArgument,
                    path +

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/config_reader.h"
+#include "daemon/config_schema.h"
 
 namespace inferd::daemon {
 namespace {
@@ -130,6 +131,58 @@ const Mistake kMistakes[] = {
     {"NotToml", "[cpu]\nthreads = = 1\n", 2, 11, "not valid TOML"},
     {"DuplicateKey", "[cpu]\nthreads = 1\nthreads = 2\n", 3, 11, "not valid TOML"},
 };
+
+// Values that a key of this kind must refuse, as they are written in the file.
+std::vector<std::string> wrong_values(const KeySpec& spec) {
+  std::vector<std::string> wrong{"[1]", "{ a = 1 }", "1979-05-27", "nan", "-1", "\"no such\\nvalue\""};
+  const auto beyond = std::to_string(spec.high + 1);
+  switch (spec.kind) {
+    case KeyKind::kText: return {"[1]", "{ a = 1 }", "1979-05-27", "7", "true", "\"\""};
+    case KeyKind::kChoice: wrong.insert(wrong.end(), {"7", "true", "\"\"", "\"AUTO\""}); break;
+    case KeyKind::kFlag: wrong.insert(wrong.end(), {"0", "\"true\""}); break;
+    case KeyKind::kCount: wrong.insert(wrong.end(), {"\"auto\""}); [[fallthrough]];
+    case KeyKind::kAutoCount:
+      wrong.insert(wrong.end(), {"0", beyond, "1.5", "true", "\"7\"", "9223372036854775807"});
+      break;
+    case KeyKind::kDuration:
+      wrong.insert(wrong.end(), {"true", "\"\"", "\"3 fortnights\"", "inf", "\"-1 s\"",
+                                 "\"" + beyond + " ms\"", "9223372036854775807"});
+      if (spec.low > 0) wrong.push_back("\"" + std::to_string(spec.low - 1) + " ms\"");
+      break;
+    case KeyKind::kAutoSize:
+      wrong.insert(wrong.end(), {"true", "0", "1.5", beyond, std::to_string(spec.low - 1),
+                                 "\"3 parsecs\"", "9223372036854775807"});
+      break;
+  }
+  return wrong;
+}
+
+TEST(Config, EveryKeyRefusesEveryWrongValueWithPlaceAndExpectation) {
+  for (const KeySpec& spec : config_keys()) {
+    for (const std::string& value : wrong_values(spec)) {
+      const std::string line = "   " + std::string(spec.key) + " = " + value;
+      const Parsed parsed = parse(std::string(kModel) + "[" + std::string(spec.section) + "]\n" +
+                                  line + "\n");
+      ASSERT_THAT(parsed.problems, SizeIs(1)) << line << "\n" << format_problems(parsed.problems);
+      const ConfigProblem& problem = parsed.problems.front();
+      EXPECT_EQ(problem.line, 4u) << line;
+      EXPECT_EQ(problem.column, line.find(" = ") + 4) << line;
+      EXPECT_THAT(problem.message,
+                  HasSubstr(std::string(spec.section) + "." + std::string(spec.key) + ": expected "));
+      EXPECT_THAT(problem.message, HasSubstr(", got ")) << line;
+      EXPECT_EQ(problem.message.find('\n'), std::string::npos) << "a line of its own: " << line;
+      if (spec.check == nullptr) {
+        EXPECT_THAT(problem.message, HasSubstr(expectation(spec))) << line;
+      }
+      // The same on the command line, unless that takes the words for a string.
+      if (spec.kind == KeyKind::kText && value != "\"\"") continue;
+      const std::string text = std::string(spec.section) + "." + std::string(spec.key) + "=" + value;
+      const Parsed typed = parse(kModel, {{text, "--set " + text}});
+      ASSERT_THAT(typed.problems, SizeIs(1)) << text;
+      EXPECT_EQ(typed.problems.front().origin, "--set " + text);
+    }
+  }
+}
 
 INSTANTIATE_TEST_SUITE_P(All, ConfigMistake, testing::ValuesIn(kMistakes),
                          [](const auto& info) { return std::string(info.param.name); });
