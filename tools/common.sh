@@ -66,6 +66,13 @@ install_packages() {
     "Repair that, then run this again: what is already installed is not fetched twice."
 }
 
+# need_space FOLDER MEGABYTES "what needs it" "what else could be done"
+need_space() {
+  local free_mb
+  free_mb=$(df --output=avail --block-size=1M "$1" | tail -n 1)
+  [ "$free_mb" -ge "$2" ] || fail "$3 needs $2 MB in $1; there are $((free_mb)) MB." "Make room, or $4."
+}
+
 # How many compilers may run at once: one a processor, and about 1 GB of memory each.
 build_jobs() {
   local processors memory_kb by_memory

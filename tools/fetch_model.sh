@@ -35,9 +35,7 @@ fi
   "Run again without --offline, or give a model file of your own with --model FILE.gguf."
 
 mkdir -p "$models_dir" || fail "cannot create $models_dir." "Set XDG_CACHE_HOME to a folder you can write."
-free_kb=$(df --output=avail -k "$models_dir" | tail -n 1)
-[ "$free_kb" -gt 250000 ] || fail "fetching the sample model needs 250 MB in $models_dir;" \
-  "there are $((free_kb / 1000)) MB. Make room, or set XDG_CACHE_HOME to another folder."
+need_space "$models_dir" 250 "fetching the sample model" "set XDG_CACHE_HOME to another folder"
 
 # What an earlier run left that was killed in the middle.
 find "$models_dir" -maxdepth 1 -name '.fetch.*' -mmin +60 -exec rm -rf {} +

@@ -101,6 +101,7 @@ fi
 install_packages build
 
 if [ ! -x "$bin/inferctl" ] || [ ! -x "$bin/inferd" ]; then
+  need_space "$source_dir" 1000 "building" "take a copy of the source to another disk"
   say "Building inferd (a few minutes; the next time, seconds)"
 fi
 # The tests need further packages; only README's second command asks for those.
