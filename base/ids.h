@@ -42,6 +42,9 @@ using SessionId = StrongInt<struct SessionIdTag, uint64_t>;
 // A kernel user id, as the daemon's user namespace sees it.
 using UserId = StrongInt<struct UserIdTag, uint32_t>;
 
+// Whose cached prefixes may be found by whom: a user's own, or a named one that several share. Never 0.
+using CacheDomain = StrongInt<struct CacheDomainTag, uint64_t>;
+
 // A token of a model's vocabulary.
 using TokenId = int32_t;
 inline constexpr TokenId kNoToken = -1;

@@ -33,7 +33,8 @@ struct Config {
   struct Memory {
     Bytes pool{0};  // 0: worked out from the machine ("auto")
     uint32_t page_tokens = kPageTokens;
-    bool prefix_cache = false;
+    bool prefix_cache = true;       // keep finished pages, and find them again by their tokens
+    uint32_t cache_idle_ms = 600'000;  // reload; a cached page that nobody asked for this long is freed
   } memory;
 
   struct Scheduler {

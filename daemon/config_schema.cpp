@@ -39,12 +39,7 @@ std::string check_page_tokens(const Config& config) {
   return std::to_string(kPageTokens) + ", the only page size that this version's kernels have";
 }
 
-std::string check_prefix_cache(const Config& config) {
-  if (!config.memory.prefix_cache) return {};
-  return "false: this version has no prefix cache yet, every prompt is computed";
-}
-
-const std::array<KeySpec, 20> kKeys{{
+const std::array<KeySpec, 21> kKeys{{
     {.section = "daemon", .key = "runtime_dir", .kind = KeyKind::kText,
      .slot = +[](Config& c) -> std::string& { return c.daemon.runtime_dir; },
      .check = check_runtime_dir},
@@ -66,8 +61,10 @@ const std::array<KeySpec, 20> kKeys{{
      .slot = +[](Config& c) -> uint32_t& { return c.memory.page_tokens; },
      .low = 1, .high = 1024, .check = check_page_tokens},
     {.section = "memory", .key = "prefix_cache", .kind = KeyKind::kFlag,
-     .slot = +[](Config& c) -> bool& { return c.memory.prefix_cache; },
-     .check = check_prefix_cache},
+     .slot = +[](Config& c) -> bool& { return c.memory.prefix_cache; }},
+    {.section = "memory", .key = "cache_idle", .kind = KeyKind::kDuration,
+     .slot = +[](Config& c) -> uint32_t& { return c.memory.cache_idle_ms; },
+     .low = 1000, .high = 24 * kHour, .reloadable = true},
 
     {.section = "scheduler", .key = "step_tokens", .kind = KeyKind::kCount,
      .slot = +[](Config& c) -> uint32_t& { return c.scheduler.step_tokens; },

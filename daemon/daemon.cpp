@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <future>
+#include <random>
 
 #include "base/units.h"
 #include "daemon/logging.h"
@@ -125,7 +126,10 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
   options.step_logits_max = config_.scheduler.max_sequences;
   INFERD_ASSIGN(engine_, loaded_.model->start(options));
   memory_ = std::make_unique<memory::PagedMemory>(memory::MemoryConfig{
-      pool.pages, config_.scheduler.max_sequences, model_info_.context_tokens});
+      .pages = pool.pages,
+      .sequences_max = config_.scheduler.max_sequences,
+      .sequence_tokens_max = model_info_.context_tokens,
+      .hash_seed = (uint64_t{std::random_device()()} << 32) | std::random_device()()});
   scheduler::SchedulerConfig scheduling;
   scheduling.step_tokens = config_.scheduler.step_tokens;
   scheduling.step_logits = config_.scheduler.max_sequences;
@@ -147,6 +151,8 @@ StepLoopLimits Daemon::loop_limits(const Config& config) const {
   limits.running_max = config.scheduler.max_sequences;
   limits.stall_timeout_ns = config.limits.stall_timeout_ms * kMillisecondNs;
   limits.itl_target_ns = config.scheduler.itl_target_ms * kMillisecondNs;
+  limits.prefix_cache = config.memory.prefix_cache;
+  limits.cache_idle_ns = config.memory.cache_idle_ms * kMillisecondNs;
   return limits;
 }
 

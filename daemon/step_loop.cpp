@@ -58,6 +58,7 @@ bool StepLoop::turn(bool may_block) {
   if (stopped_) return false;
   const bool drained_some = drain_sessions();
   update_flows();
+  drop_idle_cache(parts_.clock.now_ns());
   const bool stepped = step();
   flush_sessions();
   release_ended();

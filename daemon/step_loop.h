@@ -46,6 +46,8 @@ struct StepLoopLimits {
   uint32_t running_max = 64;  // sequences that run at once: the memory's sequences_max
   int64_t stall_timeout_ns = 30'000'000'000;
   int64_t itl_target_ns = 50'000'000;  // prefill chunks shrink to keep steps within it
+  bool prefix_cache = true;            // finished pages are kept and found again
+  int64_t cache_idle_ns = 600'000'000'000;  // a cached page not asked for this long is freed
 };
 
 // What the loop works with; everything is borrowed and outlives it.
@@ -142,6 +144,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   int wait_timeout_ms(int64_t now_ns) const;
   void take_bell(SessionId id, uint32_t epoll_events);
   void give_back_idle_pages();
+  int64_t cache_due_ns() const;
+  void drop_idle_cache(int64_t now_ns);
 
   StepLoopParts parts_;
   StepLoopLimits limits_;

@@ -132,6 +132,8 @@ Result<void> StepLoop::submit_to_scheduler(const ipc::Submission& submission,
   request.sequence = sequence.id;
   request.session = sequence.session;
   request.user = draining_session_->facts().user;
+  // A user's prefixes are found by that user alone. (0 is no domain, but may be a user.)
+  if (limits_.prefix_cache) request.domain = CacheDomain((uint64_t{1} << 32) | request.user.value);
   request.prompt = submission.prompt;
   request.max_tokens = submission.fields.max_tokens;
   stop_tokens_.assign(submission.stop_tokens.begin(), submission.stop_tokens.end());

@@ -20,6 +20,7 @@ constexpr uint32_t kEmptyPollsMax = 64;
 // Idle for so long, the pages' memory goes back to the operating system.
 constexpr int64_t kGiveBackAfterNs = 2'000'000'000;
 constexpr int64_t kMillisecondNs = 1'000'000;
+constexpr int64_t kSecondNs = 1'000'000'000;
 
 }  // namespace
 
@@ -71,6 +72,8 @@ int StepLoop::wait_timeout_ms(int64_t now_ns) const {
   if (pages_to_give_back_) {
     timeout_ns = std::min(timeout_ns, idle_since_ns_ + kGiveBackAfterNs - now_ns);
   }
+  const int64_t cache_due = cache_due_ns();
+  if (cache_due != INT64_MAX) timeout_ns = std::min(timeout_ns, cache_due - now_ns);
   if (timeout_ns == INT64_MAX) return -1;
   // Rounded up: waking just before a deadline would spin until it.
   return static_cast<int>(std::clamp<int64_t>(timeout_ns, 0, 3'600'000 * kMillisecondNs) /
@@ -109,6 +112,23 @@ void StepLoop::take_bell(SessionId id, uint32_t epoll_events) {
     session->awake = true;
     awake_.push_back(session);
   }
+}
+
+// When the cached page that was let go first has been there for cache_idle; pages are stamped by the
+// second.
+int64_t StepLoop::cache_due_ns() const {
+  const memory::PagePool& pool = parts_.memory.pool();
+  const PageId oldest = pool.oldest_cached();
+  if (oldest == kNoPage) return INT64_MAX;
+  return (int64_t{pool.cached_at_s(oldest)} + 1) * kSecondNs + limits_.cache_idle_ns;
+}
+
+void StepLoop::drop_idle_cache(int64_t now_ns) {
+  constexpr uint32_t kPagesATurn = 256;
+  parts_.memory.pool().set_now(static_cast<uint32_t>(now_ns / kSecondNs));
+  if (now_ns < cache_due_ns()) return;
+  const auto before_s = static_cast<uint32_t>((now_ns - limits_.cache_idle_ns) / kSecondNs);
+  if (parts_.memory.drop_cached(before_s, kPagesATurn) > 0) pages_to_give_back_ = true;
 }
 
 void StepLoop::give_back_idle_pages() {

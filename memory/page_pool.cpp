@@ -7,7 +7,7 @@ namespace inferd::memory {
 namespace {
 
 constexpr uint64_t kPoolMagic = 0x6c6f6f7065676170;  // "pagepool", little-endian
-constexpr uint32_t kPoolVersion = 1;
+constexpr uint32_t kPoolVersion = 2;
 
 struct PoolLayout {
   size_t header_bytes_offset = 0;
@@ -29,14 +29,15 @@ PoolLayout layout_of(uint32_t pages, uint32_t charge_entries) {
 }
 
 // Edges of the page's life. Every one but "none" is used by exactly one kind of event:
-//   free -> owned take, owned -> shared and back by a second reference, owned -> free the last
-//   release; to and from cached: the prefix index keeps, finds again, and drops a page.
+//   free -> owned take, owned -> shared and back by a second reference or the prefix index, owned ->
+//   free the last release; shared -> cached the last release of an indexed page, and back when it is
+//   found again; cached -> free when the index drops it.
 constexpr bool kEdges[kPageStates][kPageStates] = {
     // to: free   owned  shared cached
     {false, true, false, false},  // from free
-    {true, false, true, true},    // from owned
-    {false, true, false, false},  // from shared
-    {true, true, false, false},   // from cached
+    {true, false, true, false},   // from owned
+    {false, true, false, true},   // from shared
+    {true, false, true, false},   // from cached
 };
 
 }  // namespace
@@ -138,7 +139,6 @@ void PagePool::transition(PageId page, PageState from, PageState to) {
 ReserveStatus PagePool::reserve(PageCount count, Reservation& reservation) {
   INFERD_CHECK(reservation.pool_ == this || reservation.count_.value == 0);
   if (count.value > header_->pages) return ReserveStatus::kNeverFits;
-  // Place of the prefix index: with it, cached pages are dropped here before anyone waits.
   if (count > counts().free) return ReserveStatus::kShouldWait;
   header_->reserved += count.value;
   reservation.pool_ = this;
@@ -176,23 +176,56 @@ PageId PagePool::take(Reservation& reservation, UserId user) {
 
 void PagePool::retain(PageId page) {
   PageRecord& page_record = record(page);
-  INFERD_CHECK(page_record.references > 0 && page_record.references < kNoIndex);
+  INFERD_CHECK(page_record.references < kNoIndex);
   ++page_record.references;
-  if (page_record.references == 2) transition(page, PageState::kOwned, PageState::kShared);
+  if (page_record.references == 1) {
+    unlink_cached(page);
+    transition(page, PageState::kCached, PageState::kShared);
+  } else if (page_record.references == 2 && page_record.indexed == 0) {
+    transition(page, PageState::kOwned, PageState::kShared);
+  }
 }
 
 void PagePool::release(PageId page) {
   PageRecord& page_record = record(page);
   INFERD_CHECK(page_record.references > 0);
   --page_record.references;
+  if (page_record.indexed != 0) {
+    if (page_record.references > 0) return;
+    // It keeps its charge: it still is memory that its last user's work takes.
+    transition(page, PageState::kShared, PageState::kCached);
+    push_cached(page);
+    return;
+  }
   if (page_record.references == 1) transition(page, PageState::kShared, PageState::kOwned);
   if (page_record.references > 0) return;
-  // Place of the prefix index: with index_node set, the page becomes cached and keeps its charge.
-  INFERD_CHECK(page_record.index_node == kNoIndex);
   charges_.subtract(page_record.user);
   transition(page, PageState::kOwned, PageState::kFree);
   push_idle(page);
 }
+
+void PagePool::set_indexed(PageId page) {
+  PageRecord& page_record = record(page);
+  INFERD_CHECK(page_record.references > 0 && page_record.indexed == 0);
+  page_record.indexed = 1;
+  if (page_record.references == 1) transition(page, PageState::kOwned, PageState::kShared);
+}
+
+void PagePool::clear_indexed(PageId page) {
+  PageRecord& page_record = record(page);
+  INFERD_CHECK(page_record.indexed != 0);
+  page_record.indexed = 0;
+  if (page_record.references == 1) transition(page, PageState::kShared, PageState::kOwned);
+  if (page_record.references > 0) return;
+  unlink_cached(page);
+  charges_.subtract(page_record.user);
+  transition(page, PageState::kCached, PageState::kFree);
+  push_idle(page);
+}
+
+PageId PagePool::oldest_cached() const { return PageId(header_->cached_last); }
+
+PageId PagePool::newer_cached(PageId page) const { return PageId(record(page).previous); }
 
 void PagePool::recharge(PageId page, UserId user) {
   PageRecord& page_record = record(page);
@@ -257,6 +290,27 @@ void PagePool::push_idle(PageId page) {
   header_->idle_first = page.value;
   if (header_->idle_last == kNoIndex) header_->idle_last = page.value;
   ++header_->idle_count;
+}
+
+void PagePool::push_cached(PageId page) {
+  PageRecord& page_record = record(page);
+  page_record.cached_at_s = now_s_;
+  page_record.previous = kNoIndex;
+  page_record.next = header_->cached_first;
+  if (header_->cached_first != kNoIndex) records_[header_->cached_first].previous = page.value;
+  header_->cached_first = page.value;
+  if (header_->cached_last == kNoIndex) header_->cached_last = page.value;
+}
+
+void PagePool::unlink_cached(PageId page) {
+  PageRecord& page_record = record(page);
+  INFERD_CHECK(page_record.state == PageState::kCached);
+  if (page_record.previous != kNoIndex) records_[page_record.previous].next = page_record.next;
+  if (page_record.next != kNoIndex) records_[page_record.next].previous = page_record.previous;
+  if (header_->cached_first == page.value) header_->cached_first = page_record.next;
+  if (header_->cached_last == page.value) header_->cached_last = page_record.previous;
+  page_record.next = kNoIndex;
+  page_record.previous = kNoIndex;
 }
 
 void PagePool::push_bare(PageId page) {

@@ -32,9 +32,8 @@ namespace inferd::memory {
 enum class PageState : uint8_t {
   kFree = 0,    // no references; in a free list
   kOwned = 1,   // one reference: its holder may write it
-  kShared = 2,  // several references: nobody may write it
-  // No references, kept for its content. Place of the prefix index: nothing enters it yet.
-  kCached = 3,
+  kShared = 2,  // several references, or one and the prefix index: nobody may write it
+  kCached = 3,  // no references, kept by the prefix index for its content
 };
 inline constexpr uint32_t kPageStates = 4;
 
@@ -94,20 +93,20 @@ struct PoolHeader {
   uint32_t bare_first = kNoIndex;
   uint32_t bare_count = 0;
   uint32_t taken_count = 0;  // entries in use of the list of pages to announce
+  uint32_t cached_first = kNoIndex;  // cached last
+  uint32_t cached_last = kNoIndex;   // cached first: the next to go
 };
 
 struct PageRecord {
   uint32_t references = 0;
   UserId user;               // charged to; meaningless while free
-  uint32_t next = kNoIndex;  // in a free list
+  uint32_t next = kNoIndex;  // in a free list, or in the list of cached pages
   uint32_t previous = kNoIndex;
-  // Place of the prefix index: the node that keeps this page's content. While it is set, the last
-  // release turns the page into a cached one instead of a free one.
-  uint32_t index_node = kNoIndex;
+  uint32_t cached_at_s = 0;  // when it became cached, by set_now()
   PageState state = PageState::kFree;
   uint8_t idle = 0;       // free, with memory behind it
   uint8_t announced = 1;  // 0: in the list of pages to announce
-  uint8_t unused = 0;
+  uint8_t indexed = 0;    // in the prefix index: the last release makes it cached instead of free
 };
 static_assert(sizeof(PageRecord) == 24);
 
@@ -134,7 +133,8 @@ class PagePool {
   // One page out of the reservation, which must not be empty: owned, one reference, charged to
   // `user`. Its content is undefined until it was announced (drain_taken) or copied to.
   PageId take(Reservation& reservation, UserId user);
-  // One reference more, one less. The page must be held. The last release frees it.
+  // One reference more, one less. The page must be held, or for retain() cached. The last release
+  // frees it, or leaves it cached if it is in the prefix index.
   void retain(PageId page);
   void release(PageId page);
   // Charges a held page to another user.
@@ -142,6 +142,19 @@ class PagePool {
 
   // Bytes of its region that this pool uses.
   size_t layout_bytes() const;
+
+  // For the prefix index alone. A held page enters it and is read-only from then on; one that leaves
+  // is its holder's again, or free if nobody holds it.
+  void set_indexed(PageId page);
+  void clear_indexed(PageId page);
+  bool is_indexed(PageId page) const { return record(page).indexed != 0; }
+  // Cached pages in the order in which they were let go; kNoPage at the end.
+  PageId oldest_cached() const;
+  PageId newer_cached(PageId page) const;
+  // When a cached page was let go, in seconds of set_now()'s clock.
+  uint32_t cached_at_s(PageId page) const { return record(page).cached_at_s; }
+  // The time that pages becoming cached are stamped with.
+  void set_now(uint32_t now_s) { now_s_ = now_s; }
 
   PageState state(PageId page) const { return record(page).state; }
   uint32_t references(PageId page) const { return record(page).references; }
@@ -175,14 +188,18 @@ class PagePool {
   void push_bare(PageId page);
   PageId pop_free();
   void unlink_idle(PageId page);
+  void push_cached(PageId page);
+  void unlink_cached(PageId page);
   Result<void> verify_records() const;
   Result<void> verify_free_lists() const;
+  Result<void> verify_cached_list() const;
   Result<void> verify_charges() const;
 
   PoolHeader* header_ = nullptr;  // borrowed, in the region
   std::span<PageRecord> records_;
   std::span<PageId> taken_;  // [header_->taken_count of pages], each page at most once
   ChargeTable charges_;
+  uint32_t now_s_ = 0;
 };
 
 }  // namespace inferd::memory

@@ -19,6 +19,7 @@ std::string page_text(uint32_t index) { return "page " + std::to_string(index); 
 Result<void> PagePool::verify() const {
   INFERD_TRY(verify_records());
   INFERD_TRY(verify_free_lists());
+  INFERD_TRY(verify_cached_list());
   return verify_charges();
 }
 
@@ -35,8 +36,16 @@ Result<void> PagePool::verify_records() const {
     ++found[state];
     if (page_record.announced == 0) ++unannounced;
     const bool counted = page_record.state == PageState::kOwned    ? page_record.references == 1
-                         : page_record.state == PageState::kShared ? page_record.references > 1
+                         : page_record.state == PageState::kShared
+                             ? page_record.references + page_record.indexed > 1
                                                                    : page_record.references == 0;
+    if (page_record.indexed > 1 ||
+        (page_record.indexed != 0 && page_record.state != PageState::kShared &&
+         page_record.state != PageState::kCached) ||
+        (page_record.indexed == 0 && page_record.state == PageState::kCached)) {
+      return violation(page_text(index) + " is " + std::string(page_state_name(page_record.state)) +
+                       ", which does not go with its mark of the prefix index");
+    }
     if (!counted) {
       return violation(page_text(index) + " is " + std::string(page_state_name(page_record.state)) +
                        " with " + std::to_string(page_record.references) + " references");
@@ -99,6 +108,25 @@ Result<void> PagePool::verify_free_lists() const {
   if (idle + bare != header_->states[static_cast<uint32_t>(PageState::kFree)]) {
     return violation("the free lists have " + std::to_string(idle + bare) + " pages instead of " +
                      std::to_string(header_->states[static_cast<uint32_t>(PageState::kFree)]));
+  }
+  return {};
+}
+
+// The list of cached pages holds each of them once, from the latest to the oldest.
+Result<void> PagePool::verify_cached_list() const {
+  const uint32_t cached = header_->states[static_cast<uint32_t>(PageState::kCached)];
+  uint32_t found = 0;
+  uint32_t previous = kNoIndex;
+  for (uint32_t index = header_->cached_first; index != kNoIndex; index = records_[index].next) {
+    if (index >= records_.size() || records_[index].state != PageState::kCached ||
+        records_[index].previous != previous || ++found > cached) {
+      return violation("the list of cached pages is broken at " + page_text(index));
+    }
+    previous = index;
+  }
+  if (found != cached || previous != header_->cached_last) {
+    return violation("the list of cached pages has " + std::to_string(found) + " pages instead of " +
+                     std::to_string(cached) + ", or another end");
   }
   return {};
 }

@@ -12,10 +12,13 @@ uint32_t sequence_pages(const MemoryConfig& config) {
   return pages_for_tokens(config.sequence_tokens_max).value;
 }
 
-// Every user with a charge holds a page through an open sequence, so there are no more users than
-// sequences. Place of the prefix index: a cached page's user has none, and needs an entry too.
+// Every user with a charge has a page, held or cached, so there are no more users than pages.
 size_t pool_bytes(const MemoryConfig& config) {
-  return PagePool::layout_bytes(config.pages, config.sequences_max);
+  return PagePool::layout_bytes(config.pages, config.pages.value);
+}
+
+size_t table_bytes(const MemoryConfig& config) {
+  return SequenceTable::layout_bytes(config.pages, config.sequences_max, sequence_pages(config));
 }
 
 }  // namespace
@@ -23,8 +26,8 @@ size_t pool_bytes(const MemoryConfig& config) {
 void PagedMemory::FreeDeleter::operator()(std::byte* bytes) const { std::free(bytes); }
 
 size_t PagedMemory::layout_bytes(const MemoryConfig& config) {
-  return pool_bytes(config) +
-         SequenceTable::layout_bytes(config.pages, config.sequences_max, sequence_pages(config));
+  return pool_bytes(config) + table_bytes(config) +
+         PrefixIndex::layout_bytes(config.pages, config.cache_domains_max);
 }
 
 PagedMemory::PagedMemory(const MemoryConfig& config) {
@@ -47,24 +50,52 @@ void PagedMemory::format(const MemoryConfig& config) {
   INFERD_CHECK(config.sequences_max > 0 && config.sequence_tokens_max > 0);
   INFERD_CHECK(region_.size() >= layout_bytes(config));
   INFERD_CHECK(reinterpret_cast<uintptr_t>(region_.data()) % kLayoutAlignment == 0);
-  pool_ = std::make_unique<PagePool>(region_, config.pages, config.sequences_max);
+  pool_ = std::make_unique<PagePool>(region_, config.pages, config.pages.value);
   sequences_ = std::make_unique<SequenceTable>(region_.subspan(pool_bytes(config)), *pool_,
                                                config.sequences_max, sequence_pages(config));
+  prefixes_ = std::make_unique<PrefixIndex>(
+      region_.subspan(pool_bytes(config) + table_bytes(config)), *pool_, config.cache_domains_max,
+      config.hash_seed);
 }
 
 Result<std::unique_ptr<PagedMemory>> PagedMemory::attach(std::span<std::byte> region) {
   std::unique_ptr<PagedMemory> memory(new PagedMemory);
   memory->region_ = region;
   INFERD_ASSIGN(memory->pool_, PagePool::attach(region));
-  INFERD_ASSIGN(
-      memory->sequences_,
-      SequenceTable::attach(region.subspan(memory->pool_->layout_bytes()), *memory->pool_));
+  const size_t tables = memory->pool_->layout_bytes();
+  INFERD_ASSIGN(memory->sequences_, SequenceTable::attach(region.subspan(tables), *memory->pool_));
+  const size_t index = tables + memory->sequences_->layout_bytes();
+  INFERD_ASSIGN(memory->prefixes_, PrefixIndex::attach(region.subspan(index), *memory->pool_));
   return memory;
+}
+
+ReserveStatus PagedMemory::reserve(PageCount count, Reservation& reservation) {
+  if (count > pool_->counts().total) return ReserveStatus::kNeverFits;
+  if (count > available()) return ReserveStatus::kShouldWait;
+  while (pool_->counts().free < count) INFERD_CHECK(prefixes_->drop_oldest());
+  return pool_->reserve(count, reservation);
+}
+
+PageCount PagedMemory::available() const {
+  const PageCounts counts = pool_->counts();
+  return counts.free + counts.cached;
+}
+
+uint32_t PagedMemory::drop_cached(uint32_t before_s, uint32_t count_max) {
+  uint32_t count = 0;
+  while (count < count_max) {
+    const PageId oldest = pool_->oldest_cached();
+    if (oldest == kNoPage || pool_->cached_at_s(oldest) >= before_s) break;
+    INFERD_CHECK(prefixes_->drop_oldest());
+    ++count;
+  }
+  return count;
 }
 
 Result<void> PagedMemory::verify() const {
   INFERD_TRY(pool_->verify());
-  return sequences_->verify();
+  INFERD_TRY(sequences_->verify());
+  return prefixes_->verify();
 }
 
 }  // namespace inferd::memory

@@ -1,10 +1,7 @@
-// The memory of one model: a page pool and the page tables over it, in one region of bytes.
+// The memory of one model: a page pool, the page tables over it and the index of what is kept, in one
+// region of bytes.
 // Owner: daemon/ (or a test), which passes it to the scheduler. Engine thread only.
 // Must not know engines: the daemon carries what drain_taken() and give_back() list to the engine.
-//
-// Place of the prefix index (a later issue): a third array of the region beside pool and sequences.
-// It keeps pages by PageRecord::index_node; pages that only it holds are PageState::kCached, and
-// reserve() will first let it drop those.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +12,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "memory/page_pool.h"
+#include "memory/prefix_index.h"
 #include "memory/sequence_table.h"
 
 namespace inferd::memory {
@@ -23,6 +21,8 @@ struct MemoryConfig {
   PageCount pages{0};                // of the pool; at least 1
   uint32_t sequences_max = 0;        // open at the same time; at least 1
   uint32_t sequence_tokens_max = 0;  // longest sequence; at least 1, rounded up to whole pages
+  uint32_t cache_domains_max = 1024;  // users and shared domains with cached prefixes at a time
+  uint64_t hash_seed = 0;             // of the prefix index; random where clients are not trusted
 };
 
 class PagedMemory {
@@ -42,9 +42,20 @@ class PagedMemory {
   SequenceTable& sequences() { return *sequences_; }
   const SequenceTable& sequences() const { return *sequences_; }
 
+  PrefixIndex& prefixes() { return *prefixes_; }
+  const PrefixIndex& prefixes() const { return *prefixes_; }
+
+  // As PagePool::reserve, but drops cached pages, the ones let go first, before anyone waits.
+  [[nodiscard]] ReserveStatus reserve(PageCount count, Reservation& reservation);
+  // Pages that reserve() can give: free ones, and cached ones that would go.
+  PageCount available() const;
+  // Frees cached pages that were let go before `before_s` (of PagePool::set_now's clock), at most
+  // `count_max`; returns how many.
+  uint32_t drop_cached(uint32_t before_s, uint32_t count_max);
+
   std::span<std::byte> region() const { return region_; }
 
-  // Every invariant of pool and tables, and that they agree. The first violation in words,
+  // Every invariant of pool, tables and index, and that they agree. The first violation in words,
   // kInternal.
   Result<void> verify() const;
 
@@ -60,6 +71,7 @@ class PagedMemory {
   std::span<std::byte> region_;
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<SequenceTable> sequences_;
+  std::unique_ptr<PrefixIndex> prefixes_;
 };
 
 }  // namespace inferd::memory

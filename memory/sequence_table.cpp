@@ -44,6 +44,10 @@ size_t SequenceTable::layout_bytes(PageCount pages, uint32_t sequences_max,
   return layout_of(pages.value, sequences_max, sequence_pages_max).bytes;
 }
 
+size_t SequenceTable::layout_bytes() const {
+  return layout_of(header_->pages, header_->sequences_max, header_->sequence_pages_max).bytes;
+}
+
 SequenceTable::SequenceTable(std::span<std::byte> region, PagePool& pool, uint32_t sequences_max,
                              uint32_t sequence_pages_max)
     : pool_(pool) {
@@ -149,6 +153,29 @@ PageTable SequenceTable::fork(const PageTable& parent, SequenceId id, UserId use
   return child;
 }
 
+void SequenceTable::attach_prefix(PageTable& table, std::span<const PageId> pages,
+                                  uint32_t tokens) {
+  INFERD_CHECK(table.table_ == this);
+  SequenceRecord& sequence = record(table.slot_);
+  INFERD_CHECK(sequence.tokens == 0 && tokens <= sequence_tokens_max());
+  INFERD_CHECK(PageCount(static_cast<uint32_t>(pages.size())) == pages_for_tokens(tokens));
+  for (const PageId page : pages) {
+    pool_.retain(page);
+    bind(entry_of(table.slot_, sequence.pages), page);
+    ++sequence.pages;
+  }
+  sequence.tokens = tokens;
+}
+
+void SequenceTable::replace(PageTable& table, uint32_t index, PageId page) {
+  INFERD_CHECK(table.table_ == this && index < record(table.slot_).pages);
+  const uint32_t entry = entry_of(table.slot_, index);
+  INFERD_CHECK(entries_[entry] != page);
+  pool_.retain(page);
+  unbind(entry);
+  bind(entry, page);
+}
+
 PageTable SequenceTable::adopt(SequenceId id) {
   INFERD_CHECK(id.value != 0);
   for (uint32_t slot = 0; slot < records_.size(); ++slot) {
@@ -175,6 +202,7 @@ void SequenceTable::bind(uint32_t entry, PageId page) {
   if (first == 0) {
     links_[entry] = HolderLinks{entry, entry};
     first = entry + 1;
+    pool_.recharge(page, user_of_entry(entry));  // a cached page was charged to its last holder
     return;
   }
   // Beside the charged holder if it is the same user's, which keeps next_charged() short; else at

@@ -2,7 +2,7 @@
 // Owner: PagedMemory. Engine thread only. Must not know token ids, requests, or bytes of a page.
 //
 // Page i of a sequence holds its positions 16 i .. 16 i + 15. A page may stand in several tables
-// (fork, later the prefix index); then nobody writes it until make_writable() has given the writer
+// (fork, prefix index); then nobody writes it until make_writable() has given the writer
 // a copy of its own.
 //
 // Each page's holders form a ring of table entries. The first is the one that the page is charged
@@ -67,6 +67,8 @@ class SequenceTable {
   SequenceTable(const SequenceTable&) = delete;
   SequenceTable& operator=(const SequenceTable&) = delete;
 
+  // Bytes of its region that this table uses.
+  size_t layout_bytes() const;
   uint32_t sequences_max() const { return header_->sequences_max; }
   uint32_t open_count() const { return header_->open_count; }
   bool full() const { return header_->free_first == kNoIndex; }
@@ -77,6 +79,13 @@ class SequenceTable {
   // A second sequence with the same content: every page shared, none copied. O(pages of the
   // parent). The table must not be full(). Neither may have pages that a step in flight is writing.
   PageTable fork(const PageTable& parent, SequenceId id, UserId user);
+  // Gives an empty sequence its first `tokens` positions from pages that hold them already, as
+  // PrefixIndex::lookup() found them: ceil(tokens / 16) pages, all held or cached. None is copied
+  // now; a part-filled last page is when the sequence grows (see PageTable::append).
+  void attach_prefix(PageTable& table, std::span<const PageId> pages, uint32_t tokens);
+  // Puts `page`, which has the same content, in the place of the sequence's page `index`, and lets
+  // go of that one.
+  void replace(PageTable& table, uint32_t index, PageId page);
   // Takes hold again of a sequence that was open when the region was left behind (takeover).
   // A closed handle if there is none of that id. At most one handle per sequence may exist.
   PageTable adopt(SequenceId id);

@@ -35,6 +35,7 @@ void Scheduler::commit_item(uint32_t index, std::span<const TokenId> tokens) {
   if (slot.score) {
     slot.scored = std::max(slot.scored, std::min(slot.computed, slot.stats.prompt_tokens));
   }
+  index_pages(slot);
   const bool complete = slot.tokens_left() == 0;
   const bool samples = complete && slot.tokens.size() < slot.limit;
   INFERD_CHECK(samples == !tokens.empty());
@@ -60,6 +61,23 @@ void Scheduler::commit_item(uint32_t index, std::span<const TokenId> tokens) {
     return;
   }
   slot.state = slot.tokens_left() == 1 ? SequenceState::kDecoding : SequenceState::kPrefilling;
+}
+
+// Offers the pages that have become whole to the prefix index. Where it has a page of the same content
+// already, the sequence goes on with that one, and its own is free again.
+void Scheduler::index_pages(RequestSlot& slot) {
+  if (slot.domain.value == 0) return;
+  memory::PrefixIndex& prefixes = memory_.prefixes();
+  for (; (slot.indexed + 1) * kPageTokens <= slot.computed; ++slot.indexed) {
+    const std::span<const PageId> pages = slot.table.pages();
+    const PageId page = pages[slot.indexed];
+    const PageId parent = slot.indexed == 0 ? kNoPage : pages[slot.indexed - 1];
+    const auto tokens =
+        std::span<const TokenId>(slot.tokens).subspan(slot.indexed * kPageTokens, kPageTokens);
+    const PageId kept = prefixes.insert(slot.domain, parent, page, tokens);
+    if (kept == kNoPage) return;
+    if (kept != page) memory_.sequences().replace(slot.table, slot.indexed, kept);
+  }
 }
 
 FinishReason Scheduler::append_token(RequestSlot& slot, TokenId token) {

@@ -145,11 +145,10 @@ void Scheduler::serve_oldest(const StepBudget& budget) {
 // Reserves the pages of the sequence's share, or of as much of it as can be had.
 void Scheduler::reserve_share(uint32_t index) {
   RequestSlot& slot = slots_[index];
-  memory::PagePool& pool = memory_.pool();
   // Ends: every turn reserves, or shrinks the share to what surely fits, or preempts one sequence.
-  while (pool.reserve(slot.table.pages_needed(slot.planned), reservation_) !=
+  while (memory_.reserve(slot.table.pages_needed(slot.planned), reservation_) !=
          memory::ReserveStatus::kReserved) {
-    const uint32_t fitting = tokens_within_pages(slot, pool.counts().free);
+    const uint32_t fitting = tokens_within_pages(slot, memory_.available());
     if (fitting > 0) {
       slot.planned = fitting;
       continue;
@@ -189,6 +188,7 @@ void Scheduler::preempt(uint32_t index) {
   slot.state = SequenceState::kWaiting;
   slot.computed = 0;
   slot.planned = 0;
+  slot.indexed = 0;
   slot.waiting_since_ns = clock_.now_ns();
   waiting_.insert(slots_, index);
   ++slot.stats.preemptions;
@@ -207,26 +207,89 @@ void Scheduler::admit(const StepBudget& budget) {
     INFERD_CHECK(choice < candidates_.size());
     const uint32_t index = candidates_[choice].slot;
     RequestSlot& slot = slots_[index];
-    const uint32_t tokens = tokens_for(slot, budget.tokens - tokens_granted_,
-                                       budget.logits - logits_granted_, budget.chunk_tokens_max);
-    if (tokens == 0 || !make_room(slot)) return;
+    const uint32_t cached = find_prefix(slot);
+    if (computed_elsewhere(slot, cached)) {
+      candidates_.erase(candidates_.begin() + choice);
+      continue;
+    }
+    slot.computed = cached;
+    if (!start(index, budget)) {
+      slot.computed = 0;
+      return;
+    }
     candidates_.erase(candidates_.begin() + choice);
-    start_running(index);
-    slot.planned = tokens;
-    const memory::ReserveStatus status =
-        memory_.pool().reserve(slot.table.pages_needed(tokens), reservation_);
-    INFERD_CHECK(status == memory::ReserveStatus::kReserved);
-    tokens_granted_ += tokens;
-    logits_granted_ += logits_for(slot, tokens);
   }
 }
 
-// Whether a waiting request may enter: a free sequence, and free pages for all its tokens beyond
-// what running prefills still lack and one page for each running sequence. Paused ones make way if
-// that helps.
+// Lets a waiting request in, with what prefix_ has of it, if the step and the memory have room.
+bool Scheduler::start(uint32_t index, const StepBudget& budget) {
+  RequestSlot& slot = slots_[index];
+  if (budget.tokens == tokens_granted_) return false;
+  bool room = make_room(slot);
+  if (!room && slot.computed % kPageTokens != 0) {
+    // The page that it would copy from takes room too. Without that one it may fit.
+    prefix_.pop_back();
+    slot.computed -= slot.computed % kPageTokens;
+    room = make_room(slot);
+  }
+  const uint32_t tokens = tokens_for(slot, budget.tokens - tokens_granted_,
+                                     budget.logits - logits_granted_, budget.chunk_tokens_max);
+  if (!room || tokens == 0) return false;
+  start_running(index);
+  slot.planned = tokens;
+  const memory::ReserveStatus status =
+      memory_.reserve(slot.table.pages_needed(tokens), reservation_);
+  INFERD_CHECK(status == memory::ReserveStatus::kReserved);
+  tokens_granted_ += tokens;
+  logits_granted_ += logits_for(slot, tokens);
+  return true;
+}
+
+// How much of the request the prefix index has, in tokens; its pages are in prefix_. The last known
+// token is always computed, and so is every position whose logits are still to be given.
+uint32_t Scheduler::find_prefix(const RequestSlot& slot) {
+  prefix_.clear();
+  if (slot.domain.value == 0) return 0;
+  uint32_t wanted = static_cast<uint32_t>(slot.tokens.size()) - 1;
+  if (slot.score && slot.scored < slot.stats.prompt_tokens) wanted = std::min(wanted, slot.scored);
+  const auto tokens = std::span<const TokenId>(slot.tokens).first(wanted);
+  return memory_.prefixes().lookup(slot.domain, tokens, prefix_);
+}
+
+// Whether a running sequence of the same domain is about to compute more whole pages of the request's
+// beginning than are cached.
+bool Scheduler::computed_elsewhere(const RequestSlot& slot, uint32_t cached) const {
+  if (slot.domain.value == 0 || slot.score) return false;
+  const auto tokens = std::span<const TokenId>(slot.tokens).first(slot.tokens.size() - 1);
+  for (uint32_t index : running_.slots()) {
+    const RequestSlot& other = slots_[index];
+    if (other.domain != slot.domain || other.paused ||
+        other.state != SequenceState::kPrefilling || other.tokens.size() <= cached) {
+      continue;
+    }
+    const auto differ = std::mismatch(tokens.begin(), tokens.end(), other.tokens.begin(),
+                                      other.tokens.end() - 1);
+    const auto common = static_cast<uint32_t>(differ.first - tokens.begin());
+    const uint32_t whole = common / kPageTokens * kPageTokens;
+    if (whole > cached && other.computed < whole) return true;
+  }
+  return false;
+}
+
+// Whether a waiting request may enter: a free sequence, and pages for all its tokens beyond those
+// that prefix_ has, what running prefills still lack and one page for each running sequence. Paused
+// ones make way if that helps.
 bool Scheduler::make_room(const RequestSlot& slot) {
-  PageCount required = pages_wanted(slot);
-  PageCount available = memory_.pool().counts().free;
+  PageCount required = pages_wanted(slot) - PageCount(slot.computed / kPageTokens);
+  // What it found in the cache stays, and is not there for others.
+  const auto spare = [this] {
+    PageCount kept;
+    for (PageId page : prefix_) {
+      if (memory_.pool().state(page) == memory::PageState::kCached) ++kept;
+    }
+    return memory_.available() - kept;
+  };
+  PageCount available = spare();
   bool any_paused = false;
   for (uint32_t index : running_.slots()) {
     const RequestSlot& running = slots_[index];
@@ -241,7 +304,7 @@ bool Scheduler::make_room(const RequestSlot& slot) {
   }
   if (available < required) return false;
   if (memory_.sequences().full() && !any_paused) return false;
-  while (memory_.sequences().full() || memory_.pool().counts().free < required) {
+  while (memory_.sequences().full() || spare() < required) {
     const std::optional<uint32_t> paused = youngest_paused();
     if (!paused) return false;  // pages of paused ones were shared, and others hold them still
     preempt(*paused);
@@ -253,9 +316,15 @@ void Scheduler::start_running(uint32_t index) {
   RequestSlot& slot = slots_[index];
   INFERD_CHECK(slot.state == SequenceState::kWaiting && !slot.table.is_open());
   const int64_t now_ns = clock_.now_ns();
-  if (slot.stats.preemptions == 0) slot.stats.admitted_ns = now_ns;
+  if (slot.stats.preemptions == 0) {
+    slot.stats.admitted_ns = now_ns;
+    slot.stats.cached_tokens = slot.computed;
+    totals_.cached_tokens += slot.computed;
+  }
   slot.stats.queue_wait_ns += now_ns - slot.waiting_since_ns;
   slot.table = memory_.sequences().open(slot.sequence, slot.user);
+  memory_.sequences().attach_prefix(slot.table, prefix_, slot.computed);
+  slot.indexed = slot.computed / kPageTokens;
   slot.state = slot.tokens_left() == 1 ? SequenceState::kDecoding : SequenceState::kPrefilling;
   waiting_.erase(index);
   running_.insert(slots_, index);

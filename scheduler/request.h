@@ -26,6 +26,8 @@ struct Request {
   // Logits for every position of the prompt, not only the last (perplexity). A position is asked
   // for once, also if the sequence is preempted in between.
   bool score = false;
+  // Whose cached prefixes it may use, and who may use its own; 0: neither.
+  CacheDomain domain;
   uint32_t chunk_tokens_max = 0;  // longest prefill chunk; 0: as the step allows
   // Reserved for the fair policy.
   uint32_t weight = kWeightDefault;
@@ -54,7 +56,7 @@ std::string_view sequence_state_name(SequenceState state) noexcept;
 struct SequenceStats {
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
-  uint32_t cached_tokens = 0;  // prompt tokens found in the prefix index: none yet
+  uint32_t cached_tokens = 0;  // prompt tokens found in the prefix index when it was first admitted
   uint64_t computed_tokens =
       0;  // positions computed, those computed again after a preemption included
   uint32_t preemptions = 0;
@@ -91,7 +93,7 @@ struct SchedulerStats {
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0;  // of accepted requests
   uint64_t computed_tokens = 0;
-  uint64_t cached_tokens = 0;  // none yet
+  uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
 };
 

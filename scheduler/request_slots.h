@@ -17,6 +17,7 @@ struct RequestSlot {
   SequenceId sequence;  // 0: the slot is free
   SessionId session;
   UserId user;
+  CacheDomain domain;  // 0: no prefix cache
   uint64_t arrival = 0;
   SequenceState state = SequenceState::kWaiting;
   bool paused = false;
@@ -31,6 +32,7 @@ struct RequestSlot {
   // Positions whose pages hold results; the page table covers these and `planned`.
   uint32_t computed = 0;
   uint32_t planned = 0;  // tokens of the step in flight
+  uint32_t indexed = 0;  // pages that were offered to the prefix index
   int64_t waiting_since_ns = 0;
   uint32_t stop_count = 0;
   std::array<TokenId, kStopTokensMax> stop_tokens{};  // [stop_count]

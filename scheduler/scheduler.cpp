@@ -27,6 +27,7 @@ Scheduler::Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory,
   planned_.reserve(sequences_max);
   events_.reserve(sequences_max);
   candidates_.reserve(slots_.size());
+  prefix_.reserve(memory::pages_for_tokens(limit_.tokens).value);
 }
 
 Scheduler::~Scheduler() {
@@ -47,6 +48,7 @@ Result<void> Scheduler::submit(const Request& request) {
   slot.sequence = request.sequence;
   slot.session = request.session;
   slot.user = request.user;
+  slot.domain = request.domain;
   slot.arrival = ++arrivals_;
   slot.score = request.score;
   slot.weight = request.weight;

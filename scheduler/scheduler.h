@@ -21,7 +21,10 @@
 //     served whenever nobody else could be, whatever the policy's order: each step that has
 //     anything to do computes at least one token, and what the oldest computed is never lost.
 //     It ends after a bounded number of steps; then the next is the oldest.
-//  4. No ping-pong: a sequence is admitted again only when its own pages are free, and beyond them
+//  4. A request whose beginning another sequence is computing waits for it instead of doing the same
+//     work: only while that one runs, is not paused and has not come so far. Since the oldest running
+//     one always goes on, it comes so far, or ends, or loses its pages; then nobody waits for it.
+//  5. No ping-pong: a sequence is admitted again only when its own pages are free, and beyond them
 //     all that running prefills still lack, and one page for every running sequence. Before it is
 //     preempted again, older ones must have grown into all of those. They end, so they grow a
 //     bounded number of times, and that bounds the number of preemptions.
@@ -151,6 +154,9 @@ class Scheduler {
   std::optional<uint32_t> youngest_paused() const;
   void preempt(uint32_t index);
   void admit(const StepBudget& budget);
+  uint32_t find_prefix(const RequestSlot& slot);
+  bool computed_elsewhere(const RequestSlot& slot, uint32_t cached) const;
+  bool start(uint32_t index, const StepBudget& budget);
   bool make_room(const RequestSlot& slot);
   void start_running(uint32_t index);
   void build(BatchPlan& plan);
@@ -158,6 +164,7 @@ class Scheduler {
   // commit.cpp
   void commit_item(uint32_t index, std::span<const TokenId> tokens);
   FinishReason append_token(RequestSlot& slot, TokenId token);
+  void index_pages(RequestSlot& slot);
 
   // scheduler_verify.cpp
   Result<void> verify_lists() const;
@@ -187,6 +194,7 @@ class Scheduler {
   std::vector<uint32_t> by_age_;   // scratch of reserve_running()
   std::vector<uint32_t> planned_;  // slots, in the order of the items
   std::vector<Candidate> candidates_;
+  std::vector<PageId> prefix_;     // what find_prefix() found
   std::vector<SequenceEvent> events_;
 };
 

@@ -22,6 +22,10 @@ constexpr std::array kAll = {
     std::pair{Sabotage::kLoseRequest, "lost request"},
     std::pair{Sabotage::kLoseResume, "lost resume"},
     std::pair{Sabotage::kSkipAnnouncement, "skipped announcement"},
+    std::pair{Sabotage::kSkipCopy, "skipped copy"},
+    std::pair{Sabotage::kWrongPrefix, "wrong prefix"},
+    std::pair{Sabotage::kLostCachedPage, "lost cached page"},
+    std::pair{Sabotage::kStrangeHolder, "strange holder"},
 };
 
 }  // namespace
@@ -104,6 +108,7 @@ bool swap_pages(memory::PagedMemory& memory) {
     const std::span<const PageId> pages = tables.pages_of_slot(slot);
     if (pages.empty()) continue;
     PageId* page = const_cast<PageId*>(pages.data());
+    if (first != nullptr && *first == *page) continue;  // they share it
     if (first != nullptr) {
       std::swap(*first, *page);
       return true;
@@ -111,6 +116,22 @@ bool swap_pages(memory::PagedMemory& memory) {
     first = page;
   }
   return false;
+}
+
+// The index's nodes lie behind its header, as memory/prefix_index.cpp places them.
+bool confuse_prefix(memory::PagedMemory& memory) {
+  const PageId page = memory.pool().oldest_cached();
+  if (page == kNoPage) return false;
+  const size_t index_bytes = memory.prefixes().layout_bytes();
+  const std::span<std::byte> region =
+      memory.region().subspan(memory.region().size() - index_bytes, index_bytes);
+  memory::LayoutBuilder builder;
+  builder.place<memory::PrefixHeader>(1);
+  const uint32_t pages = memory.pool().counts().total.value;
+  const size_t offset_bytes = builder.place<memory::PrefixNode>(pages);
+  auto& node = memory::array_at<memory::PrefixNode>(region, offset_bytes, pages)[page.value];
+  node.tokens[3] = node.tokens[3] == 0 ? 1 : 0;
+  return true;
 }
 
 // The token goes without a trace in the figures, so that only its absence from the answer tells.
@@ -133,7 +154,18 @@ bool SchedulerSaboteur::strike(Scheduler& scheduler, memory::PagedMemory& memory
   PageId announced{};
   switch (sabotage) {
     case Sabotage::kNone:
+    case Sabotage::kSkipCopy:
       return false;
+    case Sabotage::kWrongPrefix:
+      return confuse_prefix(memory);
+    case Sabotage::kLostCachedPage:
+      if (memory.pool().oldest_cached() == kNoPage) return false;
+      memory.pool().clear_indexed(memory.pool().oldest_cached());
+      return true;
+    case Sabotage::kStrangeHolder:
+      if (held == kNoPage || !memory.pool().is_indexed(held)) return false;
+      record_in_region(memory, held).state = memory::PageState::kCached;
+      return true;
     case Sabotage::kLeakPage:
       return leak_page(memory);
     case Sabotage::kExtraReference:

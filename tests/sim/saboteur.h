@@ -24,6 +24,10 @@ enum class Sabotage {
   kLoseRequest,       // a waiting request leaves the queue unnoticed
   kLoseResume,        // a resumed sequence stays paused
   kSkipAnnouncement,  // a page is handed out without a word to the engine
+  kSkipCopy,          // a copy-on-write is forgotten (planted by the simulation, in its plan)
+  kWrongPrefix,       // the index takes a page for one with other tokens
+  kLostCachedPage,    // a cached page is freed, and the index still has it
+  kStrangeHolder,     // the index believes a held page to be cached
 };
 
 // Every one but kNone.

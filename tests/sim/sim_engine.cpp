@@ -18,7 +18,8 @@ Error violation(const scheduler::BatchItem& item, PageId page, const std::string
 SimEngine::SimEngine(PageCount pages, StepCost cost)
     : cost_(cost),
       slots_(size_t{pages.value} * kPageTokens, kNoToken),
-      announced_(pages.value, false) {}
+      announced_(pages.value, false),
+      copied_(size_t{pages.value} * kPageTokens, false) {}
 
 TokenId& SimEngine::slot(PageId page, uint32_t position) {
   return slots_[size_t{page.value} * kPageTokens + position % kPageTokens];
@@ -26,7 +27,10 @@ TokenId& SimEngine::slot(PageId page, uint32_t position) {
 
 void SimEngine::page_taken(PageId page) {
   announced_[page.value] = true;
-  for (uint32_t position = 0; position < kPageTokens; ++position) slot(page, position) = kNoToken;
+  for (uint32_t position = 0; position < kPageTokens; ++position) {
+    slot(page, position) = kNoToken;
+    copied_[size_t{page.value} * kPageTokens + position] = false;
+  }
 }
 
 void SimEngine::page_released(PageId page) {
@@ -39,7 +43,12 @@ Result<void> SimEngine::run(const scheduler::BatchPlan& plan) {
   step_ns_ = cost_.step_ns;
   for (const scheduler::PageCopy& copy : plan.copies) {
     for (uint32_t position = 0; position < kPageTokens; ++position) {
+      if (slot(copy.to, position) != kNoToken || !announced_[copy.to.value]) {
+        return Error(ErrorCode::kInternal, "engine: a copy goes to the unannounced page " +
+                                               std::to_string(copy.to.value));
+      }
       slot(copy.to, position) = slot(copy.from, position);
+      copied_[size_t{copy.to.value} * kPageTokens + position] = true;
     }
   }
   for (const scheduler::BatchItem& item : plan.items) INFERD_TRY(run_item(item));
@@ -57,7 +66,10 @@ Result<void> SimEngine::run_item(const scheduler::BatchItem& item) {
     const PageId page = item.pages[position / kPageTokens];
     if (!announced_[page.value]) return violation(item, page, "writes the unannounced");
     TokenId& written = slot(page, position);
-    if (written != kNoToken) return violation(item, page, "overwrites a slot of");
+    // A copied page goes on with the tokens of the one that it was copied from: those are overwritten.
+    std::vector<bool>::reference copied = copied_[size_t{page.value} * kPageTokens + position % kPageTokens];
+    if (written != kNoToken && !copied) return violation(item, page, "overwrites a slot of");
+    copied = false;
     written = item.tokens[position - item.position_first];
   }
   uint64_t history = kEmptyHistory;

@@ -35,6 +35,11 @@ class SimEngine {
   // written.
   Result<void> run(const scheduler::BatchPlan& plan);
 
+  // What was written to the page, 16 positions.
+  std::span<const TokenId> tokens_of(PageId page) const {
+    return std::span(slots_).subspan(size_t{page.value} * kPageTokens, kPageTokens);
+  }
+
   std::span<const uint64_t> histories() const { return histories_; }
   int64_t step_ns() const { return step_ns_; }
 
@@ -45,6 +50,7 @@ class SimEngine {
   const StepCost cost_;
   std::vector<TokenId> slots_;   // [pages, 16]; kNoToken: not written
   std::vector<bool> announced_;  // [pages]
+  std::vector<bool> copied_;     // [pages, 16] copied and not written since
   std::vector<uint64_t> histories_;
   int64_t step_ns_ = 0;
 };

@@ -1,5 +1,6 @@
 #include "tests/sim/simulation.h"
 
+#include <algorithm>
 #include <array>
 #include <iterator>
 
@@ -36,6 +37,12 @@ Simulation::Simulation(const SimOptions& options) : options_(options), prng_(opt
   memory_ = std::make_unique<memory::PagedMemory>(memory_config_);
   engine_ = std::make_unique<SimEngine>(memory_config_.pages, StepCost{});
   scheduler_ = std::make_unique<scheduler::Scheduler>(config_, *memory_, policy_, clock_);
+  for (uint32_t i = 0; i < 3; ++i) {
+    std::vector<TokenId>& preamble = preambles_.emplace_back();
+    for (uint32_t k = 0; k < 200; ++k) {
+      preamble.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
+    }
+  }
   const uint32_t clients = random_in(prng_, 1, 6);
   for (uint32_t i = 0; i < clients; ++i) {
     const UserId user(kFirstUser.value + random_in(prng_, 0, kUsers - 1));
@@ -64,12 +71,17 @@ Result<void> Simulation::run() {
     INFERD_TRY(tick(false));
   }
   report_.preemptions = scheduler_->stats().preemptions;
+  report_.cached_tokens = scheduler_->stats().cached_tokens;
   if (!scheduler_->idle())
     return violation("the scheduler still has work, but every request ended");
-  if (memory_->pool().counts().free != memory_config_.pages) {
+  if (memory_->available() != memory_config_.pages) {
     return violation("pages are in use, but no request is");
   }
-  return {};
+  memory_->prefixes().flush_all();
+  if (memory_->pool().counts().free != memory_config_.pages) {
+    return violation("pages are left when the index is empty");
+  }
+  return memory_->verify();
 }
 
 // One token a step is the least that a step does. What is computed twice is bounded by the pages
@@ -120,15 +132,27 @@ void Simulation::act(SimClient& client) {
   }
 }
 
+// Often with a beginning that others have too, then on its own.
+std::vector<TokenId> Simulation::random_prompt(uint32_t tokens) {
+  std::vector<TokenId> prompt;
+  if (prng_.below(3) != 0) {
+    const std::vector<TokenId>& preamble = preambles_[prng_.below(preambles_.size())];
+    const uint32_t common = std::min<uint32_t>(random_in(prng_, 0, 200), tokens);
+    prompt.assign(preamble.begin(), preamble.begin() + common);
+  }
+  while (prompt.size() < tokens) {
+    prompt.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
+  }
+  return prompt;
+}
+
 Result<void> Simulation::submit_random(SimClient& client) {
   auto sent = std::make_unique<Sent>();
   const uint32_t limit = scheduler_->sequence_limit().tokens;
   // Now and then nothing, or more than fits.
   const uint32_t prompt_tokens =
       prng_.below(20) == 0 ? random_in(prng_, 0, 2 * limit) : random_in(prng_, 1, limit - 1);
-  for (uint32_t i = 0; i < prompt_tokens; ++i) {
-    sent->prompt.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
-  }
+  sent->prompt = random_prompt(prompt_tokens);
   const uint32_t stop_count = random_in(prng_, 0, 2);
   for (uint32_t i = 0; i < stop_count; ++i) {
     sent->stop_tokens.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
@@ -141,6 +165,9 @@ Result<void> Simulation::submit_random(SimClient& client) {
   request.stop_tokens = sent->stop_tokens;
   if (prng_.below(3) != 0) request.max_tokens = random_in(prng_, 0, limit);
   request.score = prng_.below(8) == 0;
+  // One's own domain, one that all share, or none.
+  const uint64_t domain = prng_.below(8);
+  request.domain = domain == 0 ? CacheDomain() : CacheDomain(domain < 3 ? 7 : client.user.value);
   constexpr uint32_t kChunks[] = {0, 0, 1, 7, 64};
   request.chunk_tokens_max = kChunks[prng_.below(std::size(kChunks))];
   const Result<void> answer = scheduler_->submit(request);
@@ -220,6 +247,15 @@ void Simulation::resume(SimClient& client) {
   for (const auto& [sequence, sent] : sent_) {
     if (sent->request.session == client.session) scheduler_->resume(sequence);
   }
+}
+
+// Now and then the index loses something: by age, a domain's, or all.
+void Simulation::lose_prefixes() {
+  memory_->pool().set_now(static_cast<uint32_t>(clock_.now_ns() / 1'000'000'000));
+  const uint64_t dice = prng_.below(60);
+  if (dice == 0) memory_->prefixes().flush(CacheDomain(kFirstUser.value));
+  if (dice == 1) memory_->prefixes().flush_all();
+  if (dice == 2) memory_->drop_cached(UINT32_MAX, random_in(prng_, 0, 3));
 }
 
 // As the daemon does before each step, from the lists that memory hands out.

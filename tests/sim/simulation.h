@@ -37,6 +37,7 @@ struct SimReport {
   uint64_t finished = 0;
   uint64_t cancelled = 0;
   uint64_t refused = 0;
+  uint64_t cached_tokens = 0;
   bool sabotaged = false;
 };
 
@@ -73,6 +74,7 @@ class Simulation {
   void maybe_sabotage();
   void act(SimClient& client);
   Result<void> submit_random(SimClient& client);
+  std::vector<TokenId> random_prompt(uint32_t tokens);
   Result<void> check_answer_to_submit(const scheduler::Request& request,
                                       const Result<void>& answer);
   void cancel_random(SimClient& client);
@@ -80,17 +82,20 @@ class Simulation {
   void stall(SimClient& client, uint32_t ticks);
   void resume(SimClient& client);
 
+  void lose_prefixes();
   void announce_pages();
   scheduler::StepBudget random_budget(bool faults);
   Result<void> step(bool faults);
   Result<void> check_plan(const scheduler::StepBudget& budget);
   Result<void> check_admission_order();
+  bool may_wait_for_prefix(const Sent& sent, std::span<const scheduler::SequenceInfo> infos) const;
   Result<void> check_idle() const;
   Result<void> check_scores(const scheduler::BatchItem& item, Sent& sent);
   void sample();
   Result<void> check_events(std::span<const scheduler::SequenceEvent> events);
   Result<void> check_event(const scheduler::SequenceEvent& event);
   Result<void> check_state() const;
+  Result<void> check_index() const;
   uint64_t steps_bound() const;
 
   const SimOptions options_;
@@ -105,6 +110,7 @@ class Simulation {
   scheduler::BatchPlan plan_;
   std::vector<std::vector<TokenId>> sampled_;  // one per item of the plan
   std::vector<SimClient> clients_;
+  std::vector<std::vector<TokenId>> preambles_;  // beginnings that many prompts share
   std::map<SequenceId, std::unique_ptr<Sent>> sent_;
   Result<void> trouble_;  // of a client's action
   uint64_t last_sequence_ = 0;

@@ -32,12 +32,18 @@ scheduler::StepBudget Simulation::random_budget(bool faults) {
 }
 
 Result<void> Simulation::step(bool faults) {
+  lose_prefixes();
   const scheduler::StepBudget budget = random_budget(faults);
   if (!scheduler_->plan(budget, plan_)) return check_idle();
   INFERD_TRY(check_plan(budget));
   INFERD_TRY(check_admission_order());
   if (faults && options_.sabotage == Sabotage::kSkipAnnouncement) maybe_sabotage();
   announce_pages();
+  if (faults && options_.sabotage == Sabotage::kSkipCopy && !plan_.copies.empty()) {
+    for (SimClient& client : clients_) resume(client);
+    plan_.copies.pop_back();
+    report_.sabotaged = true;
+  }
   INFERD_TRY(engine_->run(plan_));
   sample();
   clock_.advance_ns(engine_->step_ns());
@@ -115,7 +121,9 @@ Result<void> Simulation::check_admission_order() {
   bool somebody_waits = false;
   for (const SequenceInfo& info : infos) {
     if (info.state == SequenceState::kWaiting) {
-      if (!info.paused) somebody_waits = true;
+      const auto waiting = sent_.find(info.sequence);
+      if (waiting == sent_.end()) return violation(text(info.sequence) + " is listed, but ended");
+      if (!info.paused && !may_wait_for_prefix(*waiting->second, infos)) somebody_waits = true;
       continue;
     }
     const auto found = sent_.find(info.sequence);
@@ -126,6 +134,24 @@ Result<void> Simulation::check_admission_order() {
     found->second->was_admitted = true;
   }
   return {};
+}
+
+// Whether a sequence that runs has a page of beginning in common with this request, so that it may let
+// younger ones go first until that page is there.
+bool Simulation::may_wait_for_prefix(const Sent& sent,
+                                     std::span<const SequenceInfo> infos) const {
+  if (sent.request.domain.value == 0 || sent.request.score) return false;
+  for (const SequenceInfo& info : infos) {
+    const auto found = sent_.find(info.sequence);
+    if (info.state == SequenceState::kWaiting || info.paused || found == sent_.end()) continue;
+    const Sent& other = *found->second;
+    if (other.request.domain == sent.request.domain && other.prompt.size() >= kPageTokens &&
+        sent.prompt.size() >= kPageTokens &&
+        std::equal(other.prompt.begin(), other.prompt.begin() + kPageTokens, sent.prompt.begin())) {
+      return true;
+    }
+  }
+  return false;
 }
 
 // What the sampler does: one token after each item that asks for one, and now and then more, as
@@ -171,6 +197,11 @@ Result<void> Simulation::check_event(const SequenceEvent& event) {
       event.stats.prompt_tokens != sent.prompt.size()) {
     return violation(text(event.sequence) + " has wrong figures");
   }
+  if (event.stats.cached_tokens >= sent.prompt.size() ||
+      (sent.request.domain.value == 0 && event.stats.cached_tokens != 0)) {
+    return violation(text(event.sequence) + " has " + std::to_string(event.stats.cached_tokens) +
+                     " cached tokens");
+  }
   if (event.finish == FinishReason::kNone) {
     if (sent.received < sent.expected.generated.size()) return {};
     return violation(text(event.sequence) + " goes on after its end");
@@ -190,10 +221,25 @@ Result<void> Simulation::check_event(const SequenceEvent& event) {
   return {};
 }
 
+// What the index says of a page is what the engine has in it.
+Result<void> Simulation::check_index() const {
+  for (uint32_t index = 0; index < memory_config_.pages.value; ++index) {
+    const PageId page(index);
+    if (!memory_->pool().is_indexed(page)) continue;
+    const std::span<const TokenId> expected = memory_->prefixes().tokens_of(page);
+    const std::span<const TokenId> written = engine_->tokens_of(page);
+    if (!std::equal(expected.begin(), expected.end(), written.begin())) {
+      return violation("the index has page " + std::to_string(index) + " for other tokens");
+    }
+  }
+  return {};
+}
+
 // All invariants; and, counted here from the tables alone, references, charges and sums.
 Result<void> Simulation::check_state() const {
   if (!options_.verify) return {};
   INFERD_TRY(scheduler_->verify());
+  INFERD_TRY(check_index());
   const memory::PagePool& pool = memory_->pool();
   std::map<PageId, uint32_t> references;
   std::map<UserId, uint32_t> charges;
@@ -203,8 +249,11 @@ Result<void> Simulation::check_state() const {
       return violation(text(records[slot].id) + " ended, but holds a page table");
     }
     for (PageId page : memory_->sequences().pages_of_slot(slot)) {
-      if (++references[page] == 1) ++charges[records[slot].user];
+      if (++references[page] == 1) ++charges[pool.charged_to(page)];
     }
+  }
+  for (PageId page = pool.oldest_cached(); page != kNoPage; page = pool.newer_cached(page)) {
+    ++charges[pool.charged_to(page)];
   }
   for (const auto& [page, count] : references) {
     if (pool.references(page) != count) return violation("a page counts strange references");

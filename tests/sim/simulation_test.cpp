@@ -16,7 +16,7 @@ uint64_t from_environment(const char* name, uint64_t otherwise) {
 
 TEST(Simulation, EveryRequestEndsAsItWouldAloneUnderEveryFault) {
   const uint64_t first = from_environment("INFERD_SIM_FIRST", 1);
-  const uint64_t count = from_environment("INFERD_SIM_SEEDS", 2000);
+  const uint64_t count = from_environment("INFERD_SIM_SEEDS", 10000);
   SimReport sum;
   for (uint64_t seed = first; seed < first + count; ++seed) {
     SimOptions options;
@@ -32,6 +32,7 @@ TEST(Simulation, EveryRequestEndsAsItWouldAloneUnderEveryFault) {
     sum.finished += simulation->report().finished;
     sum.cancelled += simulation->report().cancelled;
     sum.refused += simulation->report().refused;
+    sum.cached_tokens += simulation->report().cached_tokens;
   }
   // A simulation in which nothing happens would prove nothing.
   if (count >= 100) {
@@ -40,6 +41,7 @@ TEST(Simulation, EveryRequestEndsAsItWouldAloneUnderEveryFault) {
     EXPECT_GT(sum.finished, count);
     EXPECT_GT(sum.cancelled, count / 10);
     EXPECT_GT(sum.refused, count / 10);
+    EXPECT_GT(sum.cached_tokens, count * 10);
   }
   RecordProperty("steps", static_cast<int>(sum.steps));
   RecordProperty("preemptions", static_cast<int>(sum.preemptions));

@@ -40,6 +40,7 @@ name = "small"
 pool = "1.5 GiB"
 page_tokens = 16
 prefix_cache = false
+cache_idle = "90 s"
 [scheduler]
 step_tokens = 128
 max_sequences = 7
@@ -67,6 +68,8 @@ control_connections = 5
   EXPECT_EQ(c.models[0].path, "/m.gguf");
   EXPECT_EQ(c.models[0].name, "small");
   EXPECT_EQ(c.memory.pool, Bytes(3ull << 29));
+  EXPECT_FALSE(c.memory.prefix_cache);
+  EXPECT_EQ(c.memory.cache_idle_ms, 90'000u);
   EXPECT_EQ(c.scheduler.step_tokens, 128u);
   EXPECT_EQ(c.scheduler.max_sequences, 7u);
   EXPECT_EQ(c.scheduler.queue, 8u);
@@ -117,7 +120,6 @@ const Mistake kMistakes[] = {
     {"BadSize", "[memory]\npool = \"lots\"\n", 2, 8, "a size such as \"2 GiB\""},
     {"TooSmallSize", "[memory]\npool = \"5 B\"\n", 2, 8, "from 1 MiB"},
     {"PageTokens", "[memory]\npage_tokens = 32\n", 2, 15, "expected 16"},
-    {"PrefixCache", "[memory]\nprefix_cache = true\n", 2, 16, "no prefix cache yet"},
     {"FlagAsText", "[memory]\nprefix_cache = \"no\"\n", 2, 16, "expected true or false"},
     {"Duration", "[daemon]\ndrain_timeout = \"3 fortnights\"\n", 2, 17, "seconds, or a string"},
     {"NegativeDuration", "[daemon]\ndrain_timeout = -3\n", 2, 17, "got -3"},

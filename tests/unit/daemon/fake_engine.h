@@ -52,6 +52,10 @@ class FakeEngine final : public engine::Engine {
   std::span<const float> run(const scheduler::BatchPlan& plan) override {
     EXPECT_LE(plan.token_count, step_tokens_max_);
     size_t row = 0;
+    for (const scheduler::PageCopy& copy : plan.copies) {
+      std::copy_n(slots_.begin() + copy.from.value * kPageTokens, kPageTokens,
+                  slots_.begin() + copy.to.value * kPageTokens);
+    }
     for (const scheduler::BatchItem& item : plan.items) {
       for (size_t i = 0; i < item.tokens.size(); ++i) {
         slot(item, item.position_first + static_cast<uint32_t>(i)) = item.tokens[i];

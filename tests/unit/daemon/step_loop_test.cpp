@@ -317,11 +317,35 @@ TEST(StepLoop, IdlePagesGoBackAfterAWhile) {
   client.submit(prompt_of(100), 4);
   fixture.run_until_idle({&client});
   EXPECT_EQ(fixture.engine.pages_released, 0u);
-  fixture.clock.advance_ns(3'000'000'000);
-  // Blocking would be for ever, so something must be there to wake it: a task posted by a task.
-  fixture.mailbox.post([&](StepLoop&) { fixture.mailbox.post([](StepLoop&) {}); });
-  fixture.loop->turn(true);
-  EXPECT_GE(fixture.engine.pages_released, 7u);
+  const auto turn_after = [&](int64_t ns) {
+    fixture.clock.advance_ns(ns);
+    // Blocking would be for ever, so something must be there to wake it: a task posted by a task.
+    fixture.mailbox.post([&](StepLoop&) { fixture.mailbox.post([](StepLoop&) {}); });
+    fixture.loop->turn(true);
+  };
+  turn_after(3'000'000'000);
+  EXPECT_EQ(fixture.memory.pool().counts().cached, PageCount(6)) << "whole pages stay for a while";
+  EXPECT_EQ(fixture.engine.pages_released, 1u);
+  turn_after(StepLoopLimits{}.cache_idle_ns);
+  turn_after(3'000'000'000);
+  EXPECT_EQ(fixture.memory.pool().counts().cached, PageCount(0));
+  EXPECT_EQ(fixture.engine.pages_released, 7u);
+}
+
+TEST(StepLoop, APromptThatBeginsLikeAnEarlierOneIsNotComputedAgain) {
+  LoopFixture fixture;
+  FakeClient client = fixture.connect();
+  std::vector<TokenId> prompt = prompt_of(100);
+  const uint64_t first = client.submit(prompt, 4);
+  fixture.run_until_idle({&client});
+  const uint64_t computed = fixture.engine.counters().tokens;
+  prompt.back() = prompt.back() == 5 ? 6 : 5;
+  const uint64_t second = client.submit(prompt, 4);
+  fixture.run_until_idle({&client});
+  EXPECT_EQ(client[first].ids, fake_answer(prompt_of(100), 4));
+  EXPECT_EQ(client[second].ids, fake_answer(prompt, 4));
+  // Six pages are found; the seventh was never whole.
+  EXPECT_EQ(fixture.engine.counters().tokens - computed, 100u - 96 + 3);
 }
 
 TEST(StepLoop, TasksOfTheMailboxRunInOrderBetweenSteps) {

@@ -1,0 +1,58 @@
+"""Prompts that begin alike are computed once, and nobody can tell from the answers."""
+
+import json
+
+import harness
+
+PREAMBLE = "You are a careful assistant. Answer in one short sentence, and never guess. " * 40
+QUESTIONS = ["What is a lighthouse?", "Who wrote Hamlet?", "Why is the sky blue?", "What is 2 + 2?",
+             "Name a colour.", "What is a river?", "What is a bridge?", "What is snow?"]
+
+
+def request(question):
+    return ["--raw", "--max-tokens", "12", "--temperature", "0.7", "--seed", "5", "--", PREAMBLE + question]
+
+
+def essence(answer):
+    return {name: answer[name] for name in ("ids", "text", "finish_reason", "logprobs")}
+
+
+class PrefixCache(harness.DaemonTest):
+    def answer(self, daemon, question):
+        return daemon.answer("--logprobs", "5", *request(question))
+
+    def test_cached_or_not_the_answer_is_the_same_to_the_bit(self):
+        with harness.Daemon("--set", "memory.prefix_cache=false") as plain:
+            expected = [essence(self.answer(plain, question)) for question in QUESTIONS[:3]]
+            self.assertEqual(plain.status()["pages"]["cached"], 0)
+            self.assertEqual(plain.status()["tokens"]["cached"], 0)
+        for _ in range(2):
+            for question, wanted in zip(QUESTIONS, expected):
+                answer = self.answer(self.daemon, question)
+                self.assertEqual(essence(answer), wanted)
+        usage = answer["usage"]
+        self.assertEqual(usage["cached_tokens"], usage["prompt_tokens"] - 1, "asked before, word for word")
+        self.assertGreater(self.daemon.status()["pages"]["cached"], 30)
+
+    def test_eight_that_arrive_together_compute_the_preamble_once(self):
+        with harness.Daemon() as daemon:
+            processes = [daemon.start_ctl("run", "--json", *request(question)) for question in QUESTIONS]
+            answers = []
+            for process in processes:
+                out, complaint = process.communicate(timeout=harness.PATIENCE_S)
+                self.assertEqual(process.returncode, 0, complaint)
+                answers.append(json.loads(out))
+            prompts = [answer["usage"]["prompt_tokens"] for answer in answers]
+            cached = [answer["usage"]["cached_tokens"] for answer in answers]
+            tokens = daemon.status()["tokens"]
+            self.assertEqual(sum(cached), tokens["cached"])
+            self.assertEqual(sum(prompts), tokens["prompt"])
+            # One computed the preamble, the others at most their own words and what is left of a page.
+            self.assertEqual(cached.count(0), 1)
+            self.assertLess(tokens["computed"], max(prompts) + 8 * (12 + 24))
+            for prompt, hit in zip(prompts, cached):
+                self.assertLess(hit, prompt)
+
+
+if __name__ == "__main__":
+    harness.main()

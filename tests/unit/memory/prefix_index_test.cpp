@@ -1,0 +1,330 @@
+// The prefix index against a naive model, and each of its promises alone.
+#include "memory/prefix_index.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <vector>
+
+#include "base/prng.h"
+#include "memory/paged_memory.h"
+
+namespace inferd::memory {
+namespace {
+
+constexpr UserId kUser{1000};
+constexpr CacheDomain kDomain{1};
+constexpr CacheDomain kOther{2};
+
+using Tokens = std::vector<TokenId>;
+
+Tokens counted(uint32_t count, TokenId first = 0) {
+  Tokens tokens(count);
+  for (uint32_t i = 0; i < count; ++i) tokens[i] = first + static_cast<TokenId>(i);
+  return tokens;
+}
+
+class PrefixIndexTest : public testing::Test {
+ protected:
+  explicit PrefixIndexTest(MemoryConfig config = {.pages = PageCount(64),
+                                                  .sequences_max = 8,
+                                                  .sequence_tokens_max = 512,
+                                                  .cache_domains_max = 4})
+      : memory_(config) {}
+  ~PrefixIndexTest() override { EXPECT_TRUE(memory_.verify().ok()); }
+
+  // A sequence that computed `tokens` after what the cache had, and offered its whole pages.
+  PageTable compute(const Tokens& tokens, CacheDomain domain = kDomain, UserId user = kUser) {
+    const uint32_t cached = memory_.prefixes().lookup(domain, tokens, pages_);
+    PageTable table = memory_.sequences().open(SequenceId(++sequences_), user);
+    memory_.sequences().attach_prefix(table, pages_, cached);
+    const auto left = static_cast<uint32_t>(tokens.size()) - cached;
+    if (left > 0) {
+      Reservation reservation;
+      EXPECT_EQ(memory_.reserve(table.pages_needed(left), reservation), ReserveStatus::kReserved);
+      table.append(left, reservation);
+      memory_.pool().forfeit(reservation);
+    }
+    offer(table, tokens, domain);
+    return table;
+  }
+
+  void offer(PageTable& table, const Tokens& tokens, CacheDomain domain = kDomain) {
+    for (uint32_t i = 0; (i + 1) * kPageTokens <= tokens.size(); ++i) {
+      const PageId page = table.pages()[i];
+      const PageId kept = memory_.prefixes().insert(
+          domain, i == 0 ? kNoPage : table.pages()[i - 1], page,
+          std::span<const TokenId>(tokens).subspan(i * kPageTokens, kPageTokens));
+      if (kept == kNoPage) return;
+      if (kept != page) memory_.sequences().replace(table, i, kept);
+    }
+  }
+
+  uint32_t found(const Tokens& tokens, CacheDomain domain = kDomain) {
+    return memory_.prefixes().lookup(domain, tokens, pages_);
+  }
+
+  void close(PageTable& table) { memory_.sequences().close(table); }
+
+  PagedMemory memory_;
+  std::vector<PageId> pages_;
+  uint64_t sequences_ = 0;
+};
+
+TEST_F(PrefixIndexTest, WhatIsComputedIsFoundWhileItsSequenceStillRuns) {
+  const Tokens tokens = counted(40);
+  PageTable table = compute(tokens);
+  EXPECT_EQ(found(tokens), 32u);  // whole pages
+  EXPECT_EQ(pages_, (std::vector<PageId>{table.pages()[0], table.pages()[1]}));
+  close(table);
+  EXPECT_EQ(found(tokens), 32u);
+  EXPECT_EQ(memory_.pool().counts().cached, PageCount(2));
+  EXPECT_EQ(memory_.available(), PageCount(64));
+}
+
+TEST_F(PrefixIndexTest, ReuseIsByTokenAndAPartlyMatchingPageIsCopied) {
+  const Tokens tokens = counted(48);
+  PageTable first = compute(tokens);
+  Tokens other = counted(37);
+  other.push_back(999);
+  EXPECT_EQ(found(other), 37u);
+  EXPECT_EQ(pages_.size(), 3u);
+  PageTable second = memory_.sequences().open(SequenceId(100), kUser);
+  memory_.sequences().attach_prefix(second, pages_, 37);
+  Reservation reservation;
+  EXPECT_EQ(second.pages_needed(1), PageCount(1));
+  ASSERT_EQ(memory_.reserve(PageCount(1), reservation), ReserveStatus::kReserved);
+  const std::optional<PageCopy> copy = second.append(1, reservation);
+  ASSERT_TRUE(copy.has_value());
+  EXPECT_EQ(copy->from, first.pages()[2]);
+  EXPECT_EQ(second.pages()[2], copy->to);
+  EXPECT_EQ(memory_.pool().state(copy->to), PageState::kOwned);
+  EXPECT_EQ(second.pages()[1], first.pages()[1]);
+  close(first);
+  close(second);
+}
+
+TEST_F(PrefixIndexTest, APageOfTheIndexIsNotWrittenByItsOnlyHolder) {
+  const Tokens tokens = counted(32);
+  PageTable table = compute(tokens);
+  EXPECT_EQ(memory_.pool().state(table.pages()[1]), PageState::kShared);
+  table.truncate(20);
+  Reservation reservation;
+  ASSERT_EQ(memory_.reserve(table.pages_needed(1), reservation), ReserveStatus::kReserved);
+  EXPECT_EQ(reservation.count(), PageCount(1));
+  EXPECT_TRUE(table.append(1, reservation).has_value());
+  EXPECT_EQ(found(tokens), 32u);  // the copy was written, not the page
+  close(table);
+}
+
+TEST_F(PrefixIndexTest, TwoThatComputedTheSameKeepOnePage) {
+  const Tokens tokens = counted(32);
+  PageTable first = memory_.sequences().open(SequenceId(50), kUser);
+  PageTable second = memory_.sequences().open(SequenceId(51), kUser);
+  for (PageTable* table : {&first, &second}) {
+    Reservation reservation;
+    ASSERT_EQ(memory_.reserve(PageCount(2), reservation), ReserveStatus::kReserved);
+    table->append(32, reservation);
+  }
+  EXPECT_EQ(memory_.pool().counts().owned, PageCount(4));
+  offer(first, tokens);
+  offer(second, tokens);
+  EXPECT_EQ(memory_.pool().counts().live(), PageCount(2));
+  EXPECT_EQ(first.pages()[1], second.pages()[1]);
+  close(first);
+  EXPECT_EQ(memory_.pool().counts().cached, PageCount(0));
+  close(second);
+  EXPECT_EQ(memory_.pool().counts().cached, PageCount(2));
+}
+
+TEST_F(PrefixIndexTest, DomainsDoNotSeeEachOther) {
+  const Tokens tokens = counted(32);
+  PageTable table = compute(tokens, kDomain);
+  EXPECT_EQ(found(tokens, kOther), 0u);
+  PageTable other = compute(tokens, kOther);
+  EXPECT_NE(table.pages()[0], other.pages()[0]);
+  EXPECT_EQ(found(tokens, kOther), 32u);
+  EXPECT_EQ(memory_.prefixes().flush(kOther), 2u);
+  EXPECT_EQ(found(tokens, kOther), 0u);
+  EXPECT_EQ(found(tokens, kDomain), 32u);
+  close(table);
+  close(other);
+  EXPECT_EQ(memory_.pool().counts().cached, PageCount(2));
+}
+
+TEST_F(PrefixIndexTest, WithTooManyDomainsOneMoreGoesWithout) {
+  std::vector<PageTable> tables;
+  for (uint64_t domain = 1; domain <= 5; ++domain) {
+    tables.push_back(compute(counted(16), CacheDomain(domain)));
+    EXPECT_EQ(found(counted(16), CacheDomain(domain)), domain <= 4 ? 16u : 0u);
+  }
+  memory_.prefixes().flush(CacheDomain(2));
+  offer(tables[4], counted(16), CacheDomain(5));
+  EXPECT_EQ(found(counted(16), CacheDomain(5)), 16u);
+  for (PageTable& table : tables) close(table);
+}
+
+TEST_F(PrefixIndexTest, TheOldestGoFirstAndFromTheEnd) {
+  const Tokens old_tokens = counted(48), new_tokens = counted(48, 500);
+  PageTable old_table = compute(old_tokens), new_table = compute(new_tokens);
+  close(old_table);
+  close(new_table);
+  EXPECT_TRUE(memory_.prefixes().drop_oldest());
+  EXPECT_EQ(found(old_tokens), 32u);
+  EXPECT_EQ(found(new_tokens), 48u);
+  // Used again, it is the younger one.
+  PageTable again = compute(counted(32));
+  close(again);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(memory_.prefixes().drop_oldest());
+  EXPECT_EQ(found(new_tokens), 0u);
+  EXPECT_EQ(found(old_tokens), 32u);
+  EXPECT_TRUE(memory_.prefixes().drop_oldest() && memory_.prefixes().drop_oldest());
+  EXPECT_FALSE(memory_.prefixes().drop_oldest());
+  EXPECT_EQ(memory_.pool().counts().free, PageCount(64));
+}
+
+TEST_F(PrefixIndexTest, WhoeverNeedsPagesGetsTheCachedOnes) {
+  PageTable table = compute(counted(512));  // 32 pages
+  close(table);
+  EXPECT_EQ(memory_.pool().counts().cached, PageCount(32));
+  Reservation reservation;
+  EXPECT_EQ(memory_.reserve(PageCount(65), reservation), ReserveStatus::kNeverFits);
+  EXPECT_EQ(memory_.reserve(PageCount(60), reservation), ReserveStatus::kReserved);
+  EXPECT_EQ(found(counted(512)), 64u);
+  EXPECT_EQ(memory_.reserve(PageCount(5), reservation), ReserveStatus::kShouldWait);
+  memory_.pool().forfeit(reservation);
+}
+
+TEST_F(PrefixIndexTest, CachedPagesGoByAge) {
+  memory_.pool().set_now(10);
+  PageTable early = compute(counted(32));
+  close(early);
+  memory_.pool().set_now(20);
+  PageTable late = compute(counted(32, 300));
+  close(late);
+  EXPECT_EQ(memory_.drop_cached(10, 100), 0u);
+  EXPECT_EQ(memory_.drop_cached(11, 1), 1u);
+  EXPECT_EQ(memory_.drop_cached(20, 100), 1u);
+  EXPECT_EQ(memory_.pool().counts().cached, PageCount(2));
+}
+
+TEST_F(PrefixIndexTest, FlushLeavesHoldersAlone) {
+  const Tokens tokens = counted(64);
+  PageTable table = compute(tokens);
+  EXPECT_EQ(memory_.prefixes().flush_all(), 4u);
+  EXPECT_EQ(memory_.prefixes().nodes(), 0u);
+  EXPECT_EQ(memory_.pool().state(table.pages()[0]), PageState::kOwned);
+  // Its next page has no place to go: its parent is not there.
+  EXPECT_EQ(memory_.prefixes().insert(kDomain, table.pages()[2], table.pages()[3],
+                                      std::span<const TokenId>(tokens).subspan(48, 16)),
+            kNoPage);
+  close(table);
+  EXPECT_EQ(memory_.pool().counts().free, PageCount(64));
+}
+
+TEST_F(PrefixIndexTest, ItsChargeStaysWithWhoUsedItLast) {
+  const UserId second{2000};
+  PageTable table = compute(counted(32));
+  close(table);
+  EXPECT_EQ(memory_.pool().charged_pages(kUser), PageCount(2));
+  PageTable other = compute(counted(40), kDomain, second);
+  EXPECT_EQ(memory_.pool().charged_pages(kUser), PageCount(0));
+  EXPECT_EQ(memory_.pool().charged_pages(second), PageCount(3));
+  close(other);
+  EXPECT_EQ(memory_.pool().charged_pages(second), PageCount(2));
+}
+
+TEST(PrefixIndexRegion, IsFoundAgainAtAnotherAddress) {
+  const MemoryConfig config{.pages = PageCount(16), .sequences_max = 2, .sequence_tokens_max = 64};
+  const size_t bytes = PagedMemory::layout_bytes(config);
+  std::vector<std::byte> storage(2 * bytes + 3 * kLayoutAlignment);
+  const auto aligned = [&](size_t at) {
+    const auto address = reinterpret_cast<uintptr_t>(storage.data() + at);
+    return std::span(storage).subspan(
+        at + (kLayoutAlignment - address % kLayoutAlignment) % kLayoutAlignment, bytes);
+  };
+  const std::span<std::byte> first = aligned(0), second = aligned(bytes + kLayoutAlignment);
+  const Tokens tokens = counted(16);
+  {
+    PagedMemory memory(config, first);
+    PageTable table = memory.sequences().open(SequenceId(1), kUser);
+    Reservation reservation;
+    ASSERT_EQ(memory.reserve(PageCount(1), reservation), ReserveStatus::kReserved);
+    table.append(16, reservation);
+    ASSERT_EQ(memory.prefixes().insert(kDomain, kNoPage, table.pages()[0], tokens), table.pages()[0]);
+    memory.sequences().close(table);
+  }
+  std::copy(first.begin(), first.end(), second.begin());
+  std::fill(first.begin(), first.end(), std::byte{0xee});
+  Result<std::unique_ptr<PagedMemory>> memory = PagedMemory::attach(second);
+  ASSERT_TRUE(memory.ok());
+  EXPECT_TRUE((*memory)->verify().ok());
+  std::vector<PageId> pages;
+  EXPECT_EQ((*memory)->prefixes().lookup(kDomain, tokens, pages), 16u);
+}
+
+// What the index should have, kept the plain way: every whole-page beginning that was offered and not
+// lost since.
+class NaiveIndex {
+ public:
+  void add(CacheDomain domain, const Tokens& tokens) {
+    for (size_t length = kPageTokens; length <= tokens.size(); length += kPageTokens) {
+      kept_[domain].insert({Tokens(tokens.begin(), tokens.begin() + static_cast<long>(length)), 0});
+    }
+  }
+  uint32_t longest(CacheDomain domain, const Tokens& tokens) const {
+    size_t best = 0;
+    const auto found = kept_.find(domain);
+    if (found == kept_.end()) return 0;
+    for (const auto& [kept, unused] : found->second) {
+      const size_t limit = std::min(kept.size(), tokens.size());
+      size_t common = 0;
+      while (common < limit && kept[common] == tokens[common]) ++common;
+      best = std::max(best, common);
+    }
+    return static_cast<uint32_t>(best);
+  }
+
+ private:
+  std::map<CacheDomain, std::map<Tokens, int>> kept_;
+};
+
+// Nothing is dropped here (the pool is large), so both must agree to the token.
+TEST(PrefixIndexProperty, FindsWhatANaiveIndexFinds) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    Prng prng(seed);
+    PagedMemory memory({.pages = PageCount(4096), .sequences_max = 4, .sequence_tokens_max = 128});
+    NaiveIndex naive;
+    std::vector<PageId> pages;
+    for (uint64_t round = 1; round <= 60; ++round) {
+      const CacheDomain domain(1 + prng.below(2));
+      Tokens tokens(1 + prng.below(100));
+      // Few different tokens, mostly runs of one: many prompts begin alike.
+      for (TokenId& token : tokens) token = static_cast<TokenId>(prng.below(12) == 0);
+      ASSERT_EQ(memory.prefixes().lookup(domain, tokens, pages), naive.longest(domain, tokens))
+          << "seed " << seed << " round " << round;
+      const uint32_t cached = memory.prefixes().lookup(domain, tokens, pages);
+      PageTable table = memory.sequences().open(SequenceId(round), UserId(5));
+      memory.sequences().attach_prefix(table, pages, cached);
+      Reservation reservation;
+      const auto left = static_cast<uint32_t>(tokens.size()) - cached;
+      if (left > 0) {
+        ASSERT_EQ(memory.reserve(table.pages_needed(left), reservation), ReserveStatus::kReserved);
+        table.append(left, reservation);
+      }
+      for (uint32_t i = 0; (i + 1) * kPageTokens <= tokens.size(); ++i) {
+        const PageId kept = memory.prefixes().insert(
+            domain, i == 0 ? kNoPage : table.pages()[i - 1], table.pages()[i],
+            std::span<const TokenId>(tokens).subspan(i * kPageTokens, kPageTokens));
+        ASSERT_NE(kept, kNoPage);
+        if (kept != table.pages()[i]) memory.sequences().replace(table, i, kept);
+      }
+      naive.add(domain, tokens);
+      memory.sequences().close(table);
+      ASSERT_TRUE(memory.verify().ok()) << memory.verify().error().message();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace inferd::memory
