@@ -117,7 +117,11 @@ stage() {
   total=$((total - $(wc -w <<<"$skipped")))
   tests_total=$((tests_total + total))
   tests_failed=$((tests_failed + failed))
-  summary+=("$words: $((total - failed)) of $total passed${skipped:+, skipped: ${skipped% }}, $((SECONDS - started)) s")
+  summary+=("$words: $((total - failed)) of $total passed, $((SECONDS - started)) s")
+  if [ -n "$skipped" ]; then
+    summary+=("  skipped: $skipped" "$(sed -n 's/^SKIPPED: /    /p' \
+      "$source_dir/build/$preset/Testing/Temporary/LastTest.log")")
+  fi
 }
 
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
