@@ -12,13 +12,14 @@ SHORT = ["--raw", "--max-tokens", "8", "--", "1, 2, 3, 4, 5,"]
 # Each key with a value that is not its default, and both as the log writes them.
 RELOADABLE = {
     "daemon": [("drain_timeout", '"7 s"', '"30 s"', '"7 s"'), ("log_level", '"debug"', '"info"', '"debug"')],
+    "memory": [("cache_idle", '"90 s"', '"600 s"', '"90 s"')],
     "limits": [("connections", "9", "1024", "9"), ("connections_per_user", "1", "256", "1"),
                ("sequences_per_session", "3", "256", "3"), ("handshake_timeout", "2", '"5 s"', '"2 s"'),
                ("stall_timeout", '"1 min"', '"30 s"', '"60 s"'), ("control_connections", "5", "64", "5")],
 }
 NEEDS_RESTART = {
     "daemon": [("access", '"all"', '"user"', '"all"'), ("group", '"llm"', '"inferd"', '"llm"')],
-    "memory": [("pool", '"64 MiB"', '"auto"', "67108864")],
+    "memory": [("pool", '"64 MiB"', '"auto"', "67108864"), ("prefix_cache", "false", "true", "false")],
     "scheduler": [("step_tokens", "256", "512", "256"), ("max_sequences", "9", "64", "9"),
                   ("queue", "8", "1024", "8"), ("itl_target_ms", "70", "50", "70")],
     "cpu": [("threads", "1", '"auto"', "1"), ("isa", '"portable"', '"auto"', '"portable"')],
