@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
     {"engine", run_engine_command, "prefill and decode rates of the engine alone"},
     {"perplexity", run_perplexity_command, "perplexity of a text, and its logits as a NumPy file"},
     {"serve", run_serve_command, "client processes through the daemon: latencies and throughput"},
+    {"memory", run_memory_command, "the prefix index at size: lookups, inserts and drops"},
     {"roofline", run_roofline_command, "what this machine can do: bandwidth and arithmetic peaks"},
     {"make-model", run_make_model_command, "a model file of random weights of a given shape"},
 };

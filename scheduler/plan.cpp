@@ -16,6 +16,9 @@ namespace inferd::scheduler {
 
 namespace {
 
+// Waiting requests that may be passed over in a step because another sequence computes their beginning.
+constexpr uint32_t kPrefixWaitersTried = 32;
+
 // Logits rows that computing the next `tokens` tokens of the sequence gives: the last one if a
 // token is sampled after it, and every prompt position that a score request was not given yet.
 uint32_t logits_for(const RequestSlot& slot, uint32_t tokens) {
@@ -202,6 +205,7 @@ void Scheduler::admit(const StepBudget& budget) {
   for (uint32_t index : waiting_.slots()) {
     if (!slots_[index].paused) candidates_.push_back(candidate(index));
   }
+  uint32_t prefix_waiters = 0;
   while (!candidates_.empty()) {
     const uint32_t choice = policy_.next_waiting(candidates_);
     INFERD_CHECK(choice < candidates_.size());
@@ -209,6 +213,8 @@ void Scheduler::admit(const StepBudget& budget) {
     RequestSlot& slot = slots_[index];
     const uint32_t cached = find_prefix(slot);
     if (computed_elsewhere(slot, cached)) {
+      // However many wait for one prefix, a step's work stays bounded.
+      if (++prefix_waiters == kPrefixWaitersTried) return;
       candidates_.erase(candidates_.begin() + choice);
       continue;
     }
