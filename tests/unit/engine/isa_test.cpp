@@ -15,7 +15,8 @@ using testing::Not;
 
 TEST(Isa, IsWhatTheCompilersOwnDetectionSays) {
 #if defined(__x86_64__)
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  // Not asked for F16C, which clang 14 does not know: every processor with AVX2 has it.
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   EXPECT_EQ(parse_isa("avx2").ok(), avx2);
