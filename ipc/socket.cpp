@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <utility>
 
 namespace inferd::ipc {
 namespace {
@@ -103,9 +104,12 @@ Result<Message> receive_message(int socket, std::span<std::byte> buffer, size_t 
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
   ssize_t received;
+  bool reset = false;
   do {
     received = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | (block ? 0 : MSG_DONTWAIT));
-  } while (received < 0 && errno == EINTR);
+    // A peer that closed with something unread is told once, before what it had sent last.
+  } while (received < 0 &&
+           (errno == EINTR || (errno == ECONNRESET && !std::exchange(reset, true))));
   if (received < 0) {
     if (errno == EAGAIN || errno == EWOULDBLOCK) return Message{SocketStatus::kWouldBlock, 0, {}};
     if (errno == ECONNRESET || errno == EPIPE) return Message{SocketStatus::kClosed, 0, {}};

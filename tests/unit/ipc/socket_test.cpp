@@ -54,6 +54,19 @@ TEST(Socket, MessageArrivesWithItsDescriptors) {
   }
 }
 
+TEST(Socket, LastWordsAreHeardThoughTheirSpeakerLeftSomethingUnread) {
+  Pair pair;
+  ASSERT_TRUE(send_message(pair.a.get(), bytes_of("hello")).ok());
+  ASSERT_TRUE(send_message(pair.b.get(), bytes_of("no")).ok());
+  pair.b.reset();
+  std::byte buffer[64];
+  const auto message = receive_message(pair.a.get(), buffer, 0, true);
+  ASSERT_TRUE(message.ok());
+  ASSERT_EQ(message->status, SocketStatus::kDone);
+  EXPECT_EQ(std::memcmp(buffer, "no", 2), 0);
+  EXPECT_EQ(receive_message(pair.a.get(), buffer, 0, true)->status, SocketStatus::kClosed);
+}
+
 TEST(Socket, UnwantedDescriptorsAndLongMessagesAreRefusedAndLeaveNothingOpen) {
   Pair pair;
   const UniqueFd null(open("/dev/null", O_RDONLY | O_CLOEXEC));
