@@ -135,6 +135,7 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
   scheduling.step_logits = config_.scheduler.max_sequences;
   scheduling.context_tokens = model_info_.context_tokens;
   scheduling.queue_max = config_.scheduler.queue;
+  scheduling.session_requests_max = config_.limits.sequences_per_session;
   INFERD_TRY(scheduler::check_config(scheduling, *memory_));
   scheduler_ = std::make_unique<scheduler::Scheduler>(scheduling, *memory_, policy_, clock_);
   INFERD_ASSIGN(EngineMailbox mailbox, EngineMailbox::create());

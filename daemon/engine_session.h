@@ -79,6 +79,7 @@ class EngineSession {
   int64_t stalled_since_ns = 0;  // while paused
   bool bell_watched = false;  // its doorbell is in the epoll set
   bool touched = false;       // has records to flush
+  bool flow_noted = false;    // its room is looked at before the next step
   bool ended = false;         // nothing more is published or drained; waits to be removed
 
  private:

@@ -88,6 +88,7 @@ void StepLoop::drain_session(EngineSession& session) {
   session.starved = quota == 0;
   if (session.starved) {
     // The ring is full of unread answers. update_flow() watches how long that lasts.
+    note_flow(session);
     if (const auto& broken = session.rings().broken()) {
       end_session(session, broken->code(), broken->message());
     }
@@ -107,9 +108,22 @@ void StepLoop::drain_session(EngineSession& session) {
 
 // ---- flow control ----
 
+// Only what the daemon does takes room in a completion ring, and touch() and drain_session() note
+// for whom it did; who waits for room stays noted, since a client that reads does not ring.
+void StepLoop::note_flow(EngineSession& session) {
+  if (session.flow_noted) return;
+  session.flow_noted = true;
+  flows_.push_back(&session);
+}
+
 void StepLoop::update_flows() {
+  if (flows_.empty()) return;
   const int64_t now_ns = parts_.clock.now_ns();
-  for (const auto& [id, session] : sessions_) update_flow(*session, now_ns);
+  for (EngineSession* session : flows_) update_flow(*session, now_ns);
+  std::erase_if(flows_, [](EngineSession* session) {
+    session->flow_noted = !session->ended && (session->paused || session->starved);
+    return !session->flow_noted;
+  });
 }
 
 void StepLoop::update_flow(EngineSession& session, int64_t now_ns) {
@@ -317,6 +331,7 @@ void StepLoop::check_drain(int64_t now_ns) {
 void StepLoop::set_limits(const StepLoopLimits& limits) {
   INFERD_CHECK(limits.running_max == limits_.running_max);  // the memory was made for it
   limits_ = limits;
+  parts_.scheduler.set_session_requests_max(limits.sequences_per_session);
 }
 
 }  // namespace inferd::daemon

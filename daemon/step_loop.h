@@ -109,8 +109,9 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // step_loop.cpp
   bool drain_sessions();
   void drain_session(EngineSession& session);
-  void update_flow(EngineSession& session, int64_t now_ns);
+  void note_flow(EngineSession& session);
   void update_flows();
+  void update_flow(EngineSession& session, int64_t now_ns);
   bool step();
   scheduler::StepBudget choose_budget() const;
   void announce_pages();
@@ -156,6 +157,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::map<SessionId, std::unique_ptr<EngineSession>> sessions_;
   std::vector<EngineSession*> awake_;    // polled in every turn
   std::vector<EngineSession*> touched_;  // with records to flush
+  std::vector<EngineSession*> flows_;    // whose room to look at before the next step
   std::vector<EngineSession*> ended_;    // to be released at the end of the turn
   std::unordered_map<SequenceId, std::unique_ptr<LiveSequence>> live_;  // looked up, never walked
   EngineSession* draining_session_ = nullptr;  // whose submissions the visitor is being told

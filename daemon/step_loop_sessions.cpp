@@ -15,6 +15,7 @@ void StepLoop::add_session(std::unique_ptr<ipc::ServerSession> rings, SessionFac
   INFERD_CHECK(is_new);
   awake_.push_back(&added);
   touched_.reserve(sessions_.size());
+  flows_.reserve(sessions_.size());
   ended_.reserve(sessions_.size());
   ++counters_.sessions;
   watch_bell(added);
@@ -36,6 +37,7 @@ LiveSequence* StepLoop::find_sequence(SequenceId sequence) {
 }
 
 void StepLoop::touch(EngineSession& session) {
+  note_flow(session);
   if (session.touched) return;
   session.touched = true;
   touched_.push_back(&session);
@@ -124,6 +126,7 @@ void StepLoop::release_session(EngineSession& session) {
   unwatch_bell(session);
   std::erase(awake_, &session);
   std::erase(touched_, &session);
+  std::erase(flows_, &session);
   std::erase(ended_, &session);
   sessions_.erase(session.facts().id);
   pages_to_give_back_ = true;
@@ -155,6 +158,11 @@ Result<void> StepLoop::verify() const {
   size_t sequences = 0;
   uint32_t streaming = 0;
   for (const auto& [id, session] : sessions_) {
+    const bool waits = !session->ended && (session->paused || session->starved);
+    if (waits && std::find(flows_.begin(), flows_.end(), session.get()) == flows_.end()) {
+      return violation("session " + std::to_string(id.value) +
+                       " waits for room in its ring, but nobody looks for it");
+    }
     for (const LiveSequence* sequence : session->sequences()) {
       ++sequences;
       streaming += sequence->published > 0 ? 1 : 0;

@@ -61,7 +61,7 @@ bool StepLoop::arm_sessions(bool all) {
 
 int StepLoop::wait_timeout_ms(int64_t now_ns) const {
   int64_t timeout_ns = INT64_MAX;
-  for (const auto& [id, session] : sessions_) {
+  for (const EngineSession* session : flows_) {
     if (!session->paused) continue;
     // Its client reads without ringing, so look again soon, less often the longer it takes.
     const int64_t stalled_ns = now_ns - session->stalled_since_ns;

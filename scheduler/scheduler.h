@@ -90,6 +90,8 @@ class Scheduler {
   // The whole of a step, as configured.
   StepBudget step_budget() const { return {config_.step_tokens, config_.step_logits, 0}; }
   SequenceLimit sequence_limit() const { return limit_; }
+  // SchedulerConfig::session_requests_max from now on. Requests that are here stay.
+  void set_session_requests_max(uint32_t requests) { config_.session_requests_max = requests; }
 
   // Queues a request. Copies prompt and stop tokens; allocates. Errors, at once and without effect:
   // those of check_request(); kInvalidArgument for an id in use; kUnavailable when the queue or the
@@ -172,7 +174,7 @@ class Scheduler {
   Result<void> verify_running(const RequestSlot& slot) const;
   Result<void> verify_tokens(const RequestSlot& slot) const;
 
-  const SchedulerConfig config_;
+  SchedulerConfig config_;
   memory::PagedMemory& memory_;
   Policy& policy_;
   const Clock& clock_;
