@@ -4,6 +4,7 @@ The sample model is found by $INFERD_TEST_MODEL, else where tools/fetch_model.sh
 the binaries comes in $INFERD_BIN_DIR, which ctest sets. Only Python's standard library is used.
 """
 
+import contextlib
 import json
 import os
 import shutil
@@ -51,6 +52,19 @@ def wait_until(condition, what):
         if time.monotonic() > end:
             raise AssertionError("still not true after %d s: %s" % (PATIENCE_S, what))
         time.sleep(0.02)
+
+
+@contextlib.contextmanager
+def tiny_model(**options):
+    """The path of a model with random weights, so small that a step takes well under a millisecond."""
+    shape = {"layers": 2, "embedding": 64, "heads": 4, "kv-heads": 2, "feed-forward": 128,
+             "vocabulary": 384, "context": 4096, **options}
+    with tempfile.TemporaryDirectory(prefix="inferd-test-") as folder:
+        path = os.path.join(folder, "tiny.gguf")
+        words = [word for name, value in shape.items() for word in ("--" + name, str(value))]
+        subprocess.run([binary("inferd-bench"), "make-model", "--output", path, *words], check=True,
+                       stdout=subprocess.DEVNULL)
+        yield path
 
 
 class Daemon:
