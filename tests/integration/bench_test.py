@@ -1,0 +1,140 @@
+"""inferd-bench serve, engine and perplexity on a tiny model: their figures and the names they have."""
+
+import array
+import json
+import math
+import os
+import struct
+import subprocess
+import unittest
+
+import harness
+
+PERCENTILES = ["p50", "p90", "p99", "max"]
+
+
+def bench(*arguments, code=0, **options):
+    done = subprocess.run([harness.binary("inferd-bench"), *arguments], capture_output=True,
+                          timeout=harness.PATIENCE_S, **options)
+    if done.returncode != code:
+        raise AssertionError("inferd-bench %s ended with %d: %s" % (arguments, done.returncode, done.stderr.decode()))
+    return done
+
+
+class Bench(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = cls.enterClassContext(harness.tiny_model())
+
+    def check_percentiles(self, values):
+        self.assertEqual(list(values), PERCENTILES)
+        ordered = [values[name] for name in PERCENTILES]
+        self.assertEqual(ordered, sorted(ordered))
+        self.assertGreaterEqual(ordered[0], 0)  # tokens that came together have no time between them
+
+    def test_serve(self):
+        with harness.Daemon(model=self.model) as daemon:
+            shape = ["--clients", "3", "--requests", "13", "--prompt-tokens", "20", "--shared-prefix", "30",
+                     "--gen-tokens", "6", "--json"]
+            for more in ([], ["--rate", "200"]):
+                before = daemon.status()["tokens"]
+                result = json.loads(bench("serve", "--socket", daemon.socket, *shape, *more).stdout)
+                self.assertEqual(list(result), ["ttft_ms", "itl_ms", "tokens_per_s", "requests", "errors",
+                                                "computed_tokens", "cached_tokens"])
+                self.check_percentiles(result["ttft_ms"])
+                self.check_percentiles(result["itl_ms"])
+                self.assertGreater(result["ttft_ms"]["p50"], 0)
+                self.assertGreater(result["tokens_per_s"], 0)
+                self.assertEqual((result["requests"], result["errors"]), (13, 0))
+                self.assertEqual(result["computed_tokens"] + result["cached_tokens"], 13 * 50)
+                after = daemon.status()["tokens"]
+                self.assertEqual(after["generated"] - before["generated"], 13 * 6)
+                self.assertEqual(after["cached"] - before["cached"], result["cached_tokens"])
+            daemon.wait_idle()
+            # As every client does, it finds the daemon by the environment; and it prints a table.
+            done = bench("serve", "--requests", "2", "--clients", "2", "--gen-tokens", "2", "--prompt-tokens", "3",
+                         env=daemon.environment())
+            for word in (b"TTFT", b"ITL", b"2 requests, 0 errors"):
+                self.assertIn(word, done.stdout)
+
+    def test_serve_counts_what_fails_and_says_why(self):
+        with harness.Daemon(model=self.model) as daemon:
+            request = ["serve", "--socket", daemon.socket, "--clients", "2", "--requests", "4", "--gen-tokens", "2",
+                       "--json"]
+            done = bench(*request, "--prompt-tokens", "100000", code=1)
+            result = json.loads(done.stdout)
+            self.assertEqual((result["requests"], result["errors"]), (4, 4))
+            self.assertIn(b"4 of 4 requests failed", done.stderr)
+            self.assertIn(b"100000", done.stderr)  # the figure that cannot fit
+        done = bench(*request, "--prompt-tokens", "1", code=1)
+        self.assertEqual(json.loads(done.stdout)["errors"], 4)
+        self.assertIn(daemon.socket.encode(), done.stderr)
+
+    def test_engine(self):
+        shape = ["--model", self.model, "--prompt", "24", "--gen", "5", "--depth", "0,40", "--batch", "1,3",
+                 "--threads", "1,2", "--rounds", "2"]
+        rows = json.loads(bench("engine", *shape, "--json").stdout)
+        for row in rows:
+            self.assertEqual(list(row), ["test", "threads", "batch", "depth", "tokens", "tokens_per_s", "floor_share"])
+            self.assertEqual(row["tokens"], (24 if row["test"] == "prefill" else 5) * row["batch"])
+            self.assertGreater(row["tokens_per_s"], 0)
+            self.assertGreater(row["floor_share"], 0)
+        combinations = {(row["test"], row["threads"], row["batch"], row["depth"]) for row in rows}
+        self.assertEqual(combinations, {(test, threads, batch, depth) for test in ("prefill", "decode")
+                                        for threads in (1, 2) for batch in (1, 3) for depth in (0, 40)})
+        self.assertEqual(len(rows), len(combinations))
+        table = bench("engine", *shape, "--no-floor").stdout.decode().splitlines()
+        self.assertEqual(len(table), 2 + len(rows))
+
+    def test_perplexity_is_that_of_its_own_logits(self):
+        ctx = 32
+        folder = os.path.dirname(self.model)
+        text, npy = os.path.join(folder, "text"), os.path.join(folder, "logits.npy")
+        with open(text, "w") as file:
+            file.write("The quick brown fox jumps over the lazy dog, and is not sorry. " * 6)
+        windowed = ["perplexity", "--model", self.model, "--ctx", str(ctx), "--json"]
+        done = bench(*windowed, "--text", text, "--logits", npy)
+        result = json.loads(done.stdout)
+        self.assertEqual(list(result), ["perplexity", "positions"])
+        with open(text, "rb") as file:
+            tokenized = subprocess.run([harness.binary("inferctl"), "tokenize", "--model", self.model, "--json"],
+                                       stdin=file, capture_output=True, check=True)
+        ids = json.loads(tokenized.stdout)["ids"]
+        windows, scored = len(ids) // ctx, ctx - 1 - ctx // 2
+        self.assertGreater(windows, 2)
+        self.assertEqual(result["positions"], windows * scored)
+        total = 0
+        with open(npy, "rb") as file:
+            self.assertEqual(file.read(8), b"\x93NUMPY\x01\x00")
+            header = file.read(struct.unpack("<H", file.read(2))[0]).decode()
+            self.assertIn("(%d, 384)" % result["positions"], header)
+            for window in range(windows):
+                for position in range(ctx // 2, ctx - 1):
+                    row = array.array("f", file.read(4 * 384))
+                    best = max(row)
+                    log_sum = best + math.log(math.fsum(math.exp(value - best) for value in row))
+                    total += log_sum - row[ids[window * ctx + position + 1]]
+            self.assertEqual(file.read(), b"")
+        self.assertAlmostEqual(math.log(result["perplexity"]), total / result["positions"], delta=1e-5)
+        # The same ids give the same figure, and fewer windows give fewer positions.
+        with open(text, "w") as file:
+            file.write(" ".join(map(str, ids)))
+        again = json.loads(bench(*windowed, "--ids", text).stdout)
+        self.assertEqual(again, result)
+        first = bench(*windowed, "--ids", text, "--limit-windows", "1")
+        self.assertEqual(json.loads(first.stdout)["positions"], scored)
+        self.assertIn(b"less than one window", bench("perplexity", "--model", self.model, "--ids", text, code=2).stderr)
+
+    def test_mistakes_are_told(self):
+        for arguments, sentence in ((["engine"], b"--model FILE.gguf"),
+                                    (["engine", "--model", self.model, "--batch", "0"], b"--batch must be"),
+                                    (["perplexity", "--model", self.model], b"--text"),
+                                    (["serve", "--clients", "0"], b"--clients must be from 1"),
+                                    (["serve", "--clients"], b"--clients")):
+            with self.subTest(arguments):
+                done = subprocess.run([harness.binary("inferd-bench"), *arguments], capture_output=True)
+                self.assertNotEqual(done.returncode, 0)
+                self.assertIn(sentence, done.stderr)
+
+
+harness.main()
