@@ -1,0 +1,68 @@
+"""The example programs, run against a daemon: they say what inferctl says."""
+
+import re
+import subprocess
+
+import harness
+
+FIRST = "What is the capital of Italy? Answer with one word."
+SECOND = "Now say it in \"quotes\", with a \\ behind\tthem."
+
+
+def run_examples(test, daemon, binary):
+    """Runs the three of them as `binary` finds them, and compares; the installed package's test does it too."""
+
+    def example(name, *arguments, code=0, **options):
+        done = subprocess.run([binary(name), *arguments], capture_output=True, env=daemon.environment(),
+                              timeout=harness.PATIENCE_S, **options)
+        test.assertEqual(done.returncode, code, done.stderr)
+        return done
+
+    def answer(prompt, max_tokens):
+        return daemon.answer("--raw", "--max-tokens", str(max_tokens), "--", prompt)
+
+    # In C: one prompt, one answer, its figures.
+    done = example("example-one-shot", "Once upon a time")
+    expected = answer("Once upon a time", 32)
+    test.assertEqual(done.stdout.decode(), expected["text"] + "\n")
+    test.assertRegex(done.stderr.decode(), r"^%d prompt tokens \(\d+ cached\), 32 generated, first after [0-9.]+ ms$" %
+                     expected["usage"]["prompt_tokens"])
+
+    # In C: several answers side by side in one event loop.
+    prompts = ["The capital of France is", "1, 2, 3, 4,", "def main():"]
+    pieces = re.split(r"^(\d): ", example("example-many", *prompts).stdout.decode(), flags=re.MULTILINE)[1:]
+    texts = {}
+    for index, piece in zip(pieces[::2], pieces[1::2]):
+        texts.setdefault(int(index), []).append(piece[:-1])
+    for index, prompt in enumerate(prompts):
+        expected = answer(prompt, 16)
+        test.assertEqual(texts[index][-1], "[%s]" % expected["finish_reason"])
+        test.assertEqual("".join(texts[index][:-1]), expected["text"])
+
+    # In C++: a conversation of two questions.
+    done = example("example-chat", input="%s\n%s\n".encode() % (FIRST.encode(), SECOND.encode()))
+    chat = daemon.ctl("chat", "--max-tokens", "64", input="%s\n%s\n".encode() % (FIRST.encode(), SECOND.encode()))
+    test.assertEqual(chat.returncode, 0, chat.stderr)
+    test.assertEqual(done.stdout, chat.stdout)
+    test.assertIn(b"Rome", done.stdout)
+    test.assertIn(b"talking to", done.stderr)
+
+    # What cannot work says why.
+    test.assertIn(b"usage:", example("example-one-shot", code=2).stderr)
+    long = example("example-one-shot", "a b c d " * 12000, code=1)
+    test.assertIn(b"example-one-shot: ", long.stderr)
+    nowhere = dict(daemon.environment(), INFERD_SOCKET="/nowhere/inferd.sock")
+    for name, argument in (("example-one-shot", "x"), ("example-many", "x"), ("example-chat", None)):
+        done = subprocess.run([binary(name)] + ([argument] if argument else []), env=nowhere, input=b"x\n",
+                              capture_output=True)
+        test.assertEqual(done.returncode, 1)
+        test.assertIn(b"/nowhere/inferd.sock", done.stderr)
+
+
+class Examples(harness.DaemonTest):
+    def test_they_say_what_inferctl_says(self):
+        run_examples(self, self.daemon, harness.binary)
+
+
+if __name__ == "__main__":
+    harness.main()
