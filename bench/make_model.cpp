@@ -174,6 +174,7 @@ class ModelMaker {
     if (options_.head_dim == 0 && options_.heads > 0) {
       options_.head_dim = options_.embedding / options_.heads;
     }
+    if (options_.rope_dimensions == 0) options_.rope_dimensions = options_.head_dim;
     if (options_.rope_original_context == 0 && options_.rope_factor >= 1) {
       options_.rope_original_context =
           static_cast<uint32_t>(static_cast<float>(options_.context) / options_.rope_factor);
@@ -191,7 +192,7 @@ class ModelMaker {
   }
 
  private:
-  enum class Kind { kMatrix, kNorm, kRopeFactors };
+  enum class Kind { kMatrix, kNorm, kBias, kRopeFactors };
   struct Plan {
     Kind kind;
     double deviation;
@@ -234,6 +235,9 @@ Result<void> ModelMaker::check() const {
                   std::to_string(o.kv_heads) + ", was expected");
   }
   if (o.head_dim == 0 || o.head_dim % 2 != 0) return refuse("head_dim must be even");
+  if (o.rope_dimensions % 2 != 0 || o.rope_dimensions > o.head_dim) {
+    return refuse("rope_dimensions must be even and at most head_dim");
+  }
   if (o.rope_scaling != RopeScaling::kNone && !(o.rope_factor >= 1)) {
     return refuse("rope_factor must be at least 1");
   }
@@ -262,7 +266,7 @@ void ModelMaker::add_metadata() {
   writer_.add<uint32_t>("llama.attention.value_length", o.head_dim);
   writer_.add<float>("llama.attention.layer_norm_rms_epsilon", 1e-5f);
   writer_.add<uint32_t>("llama.vocab_size", o.vocabulary);
-  writer_.add<uint32_t>("llama.rope.dimension_count", o.head_dim);
+  writer_.add<uint32_t>("llama.rope.dimension_count", o.rope_dimensions);
   writer_.add<float>("llama.rope.freq_base", o.rope_base);
   add_rope();
 }
@@ -317,7 +321,7 @@ void ModelMaker::add_tensors() {
   const MakeModelOptions& o = options_;
   const uint64_t query = uint64_t{o.heads} * o.head_dim, kv = uint64_t{o.kv_heads} * o.head_dim;
   if (o.rope_scaling == RopeScaling::kLlama3) {
-    add_vector("rope_freqs.weight", o.head_dim / 2, Kind::kRopeFactors);
+    add_vector("rope_freqs.weight", o.rope_dimensions / 2, Kind::kRopeFactors);
   }
   add_matrix("token_embd.weight", o.embedding_type.value_or(o.type), o.embedding, o.vocabulary, 4);
   for (uint32_t layer = 0; layer < o.layers; ++layer) {
@@ -332,6 +336,14 @@ void ModelMaker::add_tensors() {
     add_matrix(at + "ffn_gate.weight", o.type, o.embedding, o.feed_forward, 1);
     add_matrix(at + "ffn_up.weight", o.type, o.embedding, o.feed_forward, 1);
     add_matrix(at + "ffn_down.weight", mixed, o.feed_forward, o.embedding, 2);
+    if (!o.biases) continue;
+    add_vector(at + "attn_q.bias", query, Kind::kBias);
+    add_vector(at + "attn_k.bias", kv, Kind::kBias);
+    add_vector(at + "attn_v.bias", kv, Kind::kBias);
+    add_vector(at + "attn_output.bias", o.embedding, Kind::kBias);
+    add_vector(at + "ffn_gate.bias", o.feed_forward, Kind::kBias);
+    add_vector(at + "ffn_up.bias", o.feed_forward, Kind::kBias);
+    add_vector(at + "ffn_down.bias", o.embedding, Kind::kBias);
   }
   add_vector("output_norm.weight", o.embedding, Kind::kNorm);
   if (!o.tied) {
@@ -343,7 +355,7 @@ void ModelMaker::add_tensors() {
 // low and high frequency factors 1 and 4. Source: the configuration of the published models.
 double ModelMaker::rope_factor(uint64_t pair) const {
   constexpr double kTwoPi = 6.283185307179586, kLow = 1, kHigh = 4;
-  const double exponent = 2.0 * static_cast<double>(pair) / options_.head_dim;
+  const double exponent = 2.0 * static_cast<double>(pair) / options_.rope_dimensions;
   const double wavelength = kTwoPi * std::pow(static_cast<double>(options_.rope_base), exponent);
   const double turns = options_.rope_original_context / wavelength;
   if (turns > kHigh) return 1;
@@ -363,8 +375,20 @@ Result<void> ModelMaker::fill_tensor(size_t index, uint64_t offset, std::span<ui
       make_block(prng_, tensor.type, plan.deviation, out);
       continue;
     }
-    const double value =
-        plan.kind == Kind::kNorm ? 0.75 + prng_.uniform() / 2 : rope_factor((offset + at) / block);
+    double value = 0;
+    switch (plan.kind) {
+      case Kind::kNorm:
+        value = 0.75 + prng_.uniform() / 2;
+        break;
+      case Kind::kBias:
+        value = prng_.uniform() - 0.5;
+        break;
+      case Kind::kRopeFactors:
+        value = rope_factor((offset + at) / block);
+        break;
+      case Kind::kMatrix:
+        break;  // above
+    }
     store(out, std::bit_cast<uint32_t>(static_cast<float>(value)), 4);
   }
   return {};

@@ -11,7 +11,7 @@
 // S, the standard deviation, is gain / sqrt(row length): gain 1 for attn_q, attn_k, attn_v,
 // ffn_gate, ffn_up; 2.5 for output; 4 for token_embd, 2 for attn_output and ffn_down (so that the
 // layers, not the last token's own embedding, decide the next token when the output is tied). Norms
-// are F32, 0.75 + u / 2.
+// are F32, 0.75 + u / 2; biases F32, u - 1/2.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,8 @@ struct MakeModelOptions {
   uint32_t feed_forward = 512;
   uint32_t vocabulary = 512;
   uint32_t context = 2048;
-  bool tied = false;  // no output.weight: token_embd.weight is used
+  bool tied = false;    // no output.weight: token_embd.weight is used
+  bool biases = false;  // every product of a layer has one
 
   formats::TensorType type = formats::TensorType::kF32;
   std::optional<formats::TensorType> embedding_type;  // absent: type
@@ -49,6 +50,7 @@ struct MakeModelOptions {
   RopeScaling rope_scaling = RopeScaling::kNone;
   float rope_factor = 4;
   uint32_t rope_original_context = 0;  // 0: context / rope_factor
+  uint32_t rope_dimensions = 0;        // of a head, that are rotated; 0: all
 
   bool sentencepiece = false;  // a "llama" vocabulary instead of a byte-level "gpt2" one
   std::string name = "random";

@@ -52,6 +52,7 @@ Result<int> run_make_model_command(Arguments arguments) {
   options.add("embedding-type", &texts.embedding_type, "type of the embeddings, if another");
   options.add("output-type", &texts.output_type, "type of the output matrix, if another");
   options.add("tied", &made.tied, "no output matrix: the embeddings serve as one");
+  options.add("biases", &made.biases, "a bias for every product of a layer");
   options.add("layers", &made.layers, "layers");
   options.add("embedding", &made.embedding, "width of the residual stream");
   options.add("heads", &made.heads, "attention heads");
@@ -65,6 +66,8 @@ Result<int> run_make_model_command(Arguments arguments) {
   options.add("rope-factor", &texts.rope_factor, "factor of the scaling");
   options.add("rope-original-context", &made.rope_original_context,
               "context before scaling (0: context / factor)");
+  options.add("rope-dimensions", &made.rope_dimensions,
+              "dimensions of a head that are rotated (0: all)");
   options.add("sentencepiece", &made.sentencepiece,
               "a SentencePiece vocabulary, not a byte-level one");
   options.add("name", &made.name, "general.name");

@@ -51,7 +51,9 @@ struct EngineOptions {
 struct EngineCounters {
   uint64_t steps = 0;
   uint64_t tokens = 0;
-  uint64_t weight_reads = 0;  // weight matrices read from memory, one per matrix and step
+  // Passes of products over whole weight matrices: one per matrix and step, whatever the batch. Counted where
+  // a thread takes the rows that it multiplies with, not where a product is called.
+  uint64_t weight_reads = 0;
   uint64_t weight_bytes_read = 0;
 };
 

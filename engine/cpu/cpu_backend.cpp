@@ -39,7 +39,8 @@ CpuBackend::CpuBackend(const ModelShape& shape, const Kernels& kernels, WorkerPo
       step_tokens_max_(step_tokens_max),
       step_logits_max_(step_logits_max),
       group_(shape.heads / shape.kv_heads),
-      state_floats_(16 + layout_.head_dim) {
+      state_floats_(16 + layout_.head_dim),
+      matrix_stride_(round_up(weights.matrix_count(), 8) + 8) {
   INFERD_CHECK(group_ >= 1 && group_ <= kGroupMax && layout_.head_dim <= kHeadDimMax);
   const size_t tokens = step_tokens_max;
   for (uint32_t i = 0; i < kSlotCount; ++i) slots_[i].resize(tokens * width(static_cast<Slot>(i)));
@@ -61,6 +62,7 @@ CpuBackend::CpuBackend(const ModelShape& shape, const Kernels& kernels, WorkerPo
   tasks_.reserve(tokens * shape.kv_heads + kPartialRows);
   partials_.resize(kPartialRows * state_floats_);
   thread_state_.resize(size_t{pool.threads()} * 2 * kTokenTile * group_ * state_floats_);
+  tiles_read_.resize(pool.threads() * matrix_stride_);
 }
 
 uint32_t CpuBackend::width(Slot s) const {
@@ -102,6 +104,18 @@ void CpuBackend::begin(const BatchPlan& plan) {
   plan_attention();
   ++counters_.steps;
   counters_.tokens += tokens_;
+}
+
+EngineCounters CpuBackend::counters() const {
+  EngineCounters counters = counters_;
+  for (uint32_t m = 0; m < weights_.matrix_count(); ++m) {
+    const PackedMatrix& matrix = weights_.matrix(MatrixId{m});
+    uint64_t tiles = 0;
+    for (uint32_t thread = 0; thread < pool_.threads(); ++thread) tiles += tiles_read_[thread * matrix_stride_ + m];
+    counters.weight_reads += tiles / matrix.tiles;
+    counters.weight_bytes_read += tiles * matrix.tile_bytes;
+  }
+  return counters;
 }
 
 std::span<const float> CpuBackend::logits_rows() const {
@@ -166,15 +180,15 @@ void CpuBackend::run_products(std::span<const ProductOutput> products, Activatio
     const auto tiles = static_cast<uint32_t>(kUnitBytes / matrix.tile_bytes) / 4 * 4;
     units[p] = {total, std::max(tiles, 4u)};
     total += (matrix.tiles + units[p].tiles - 1) / units[p].tiles;
-    ++counters_.weight_reads;
-    counters_.weight_bytes_read += matrix.bytes();
   }
-  pool_.run(total, [&](uint32_t unit, uint32_t) {
+  pool_.run(total, [&](uint32_t unit, uint32_t thread) {
     size_t p = products.size() - 1;
     while (units[p].first > unit) --p;
     const PackedMatrix& matrix = weights_.matrix(products[p].matrix);
     const uint32_t first = (unit - units[p].first) * units[p].tiles;
-    kernels_.product(matrix, first, std::min(first + units[p].tiles, matrix.tiles), x, tokens, products[p].out);
+    const uint32_t last = std::min(first + units[p].tiles, matrix.tiles);
+    tiles_read_[thread * matrix_stride_ + products[p].matrix.index] += last - first;
+    kernels_.product(matrix, first, last, x, tokens, products[p].out);
   });
 }
 

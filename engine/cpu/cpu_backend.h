@@ -29,7 +29,7 @@ class CpuBackend final : public Ops {
   void begin(const scheduler::BatchPlan& plan);
   // [logits of the step, vocabulary] f32, after logits().
   std::span<const float> logits_rows() const;
-  const EngineCounters& counters() const { return counters_; }
+  EngineCounters counters() const;
 
   void embed(MatrixId table) override;
   void norm_products(VectorId weight, float epsilon, std::span<const Product> products) override;
@@ -116,7 +116,11 @@ class CpuBackend final : public Ops {
   std::vector<AttentionTask> tasks_;
   std::vector<float> partials_;      // [kPartialRows] states
   std::vector<float> thread_state_;  // [threads][2][kTokenTile][group] states
-  EngineCounters counters_;
+  // Tiles of each matrix that each thread multiplied with, all steps together: counted where a thread takes
+  // its tiles, so that a product which went over a matrix twice would count twice. [threads, matrix_stride_]
+  std::vector<uint64_t> tiles_read_;
+  size_t matrix_stride_;  // matrices, padded so that no two threads share a cache line
+  EngineCounters counters_;  // steps and tokens
 };
 
 }  // namespace inferd::engine::cpu

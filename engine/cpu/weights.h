@@ -27,6 +27,7 @@ class Weights {
   ~Weights();
 
   const PackedMatrix& matrix(MatrixId id) const { return matrices_[id.index]; }
+  uint32_t matrix_count() const { return static_cast<uint32_t>(matrices_.size()); }
   // [count] f32, CPU; nullptr for VectorId() (none).
   const float* vector(VectorId id) const { return id.none() ? nullptr : vectors_[id.index]; }
   Bytes bytes() const { return Bytes(region_bytes_); }

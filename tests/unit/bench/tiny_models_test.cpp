@@ -1,5 +1,5 @@
 // The engine against an implementation that this project did not write, on small models of every
-// tensor type and rope scaling: tests/golden/tiny/ has the logits and the script that made them.
+// tensor type, rope scaling and head shape: tests/golden/tiny/ has the logits and the script that made them.
 // The models themselves are made again from their seeds.
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -137,8 +137,10 @@ class TinyModels : public testing::TestWithParam<size_t> {
 TEST_P(TinyModels, LogitsAreThoseOfTheReference) {
   // The same file that the reference saw, or nothing below means anything.
   ASSERT_EQ(fnv1a_of(path_), model_.at("file_fnv1a").get<std::string>());
-  for (const char* isa : {"portable", "auto"}) {
+  for (const char* isa : {"auto", "portable"}) {
     SCOPED_TRACE(isa);
+    // Slow, and shown elsewhere to give the same bytes: not the long ones once more.
+    if (isa == std::string("portable") && model_.at("tokens").size() > 100) continue;
     const std::vector<float> rows = score(isa);
     ASSERT_FALSE(rows.empty());
     compare(rows);
