@@ -311,6 +311,36 @@ TEST(StepLoop, LongPromptsAreCutSmallerWhileOthersStream) {
   EXPECT_EQ(client[second].ids, fake_answer(prompt_of(600), 3));
 }
 
+TEST(StepLoop, RunningAnswersGetATokenInEveryTurnOfALongPrefill) {
+  LoopFixture fixture;
+  FakeClient answering = fixture.connect();
+  FakeClient other = fixture.connect();
+  std::vector<uint64_t> running;
+  for (TokenId seed = 1; seed <= 3; ++seed) {
+    running.push_back(answering.submit(prompt_of(5, seed), 400, ipc::kSubmitIgnoreEos));
+  }
+  for (int turn = 0; turn < 3; ++turn) fixture.loop->turn(false);
+  answering.read();
+  const uint64_t late = other.submit(prompt_of(900), 1);
+  uint32_t turns = 0;
+  while (other[late].ids.empty() && turns < 1000) {
+    std::vector<size_t> before;
+    for (uint64_t cookie : running) before.push_back(answering[cookie].ids.size());
+    fixture.clock.advance_ns(1'000'000);
+    fixture.loop->turn(false);
+    answering.read();
+    other.read();
+    for (size_t i = 0; i < running.size(); ++i) {
+      EXPECT_EQ(answering[running[i]].ids.size(), before[i] + 1) << "turn " << turns;
+    }
+    ++turns;
+  }
+  // 64 tokens a step, three of them for those who answer.
+  EXPECT_GE(turns, 900u / 61);
+  EXPECT_EQ(other[late].ids, fake_answer(prompt_of(900), 1));
+  fixture.run_until_idle({&answering, &other});
+}
+
 TEST(StepLoop, IdlePagesGoBackAfterAWhile) {
   LoopFixture fixture;
   FakeClient client = fixture.connect();
