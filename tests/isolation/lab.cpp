@@ -99,6 +99,7 @@ void Lab::submit(const Job& job, size_t index) {
   request.prompt = job.prompt;
   request.max_tokens = job.max_tokens;
   request.score = job.score;
+  request.domain = job.domain;
   const Result<void> accepted = scheduler_->submit(request);
   INFERD_CHECK(accepted.ok());
 }
@@ -163,6 +164,7 @@ void Lab::step(std::span<const Job> jobs, uint32_t step, std::vector<Record>& re
     record.ids.insert(record.ids.end(), event.tokens.begin(), event.tokens.end());
     record.finish = event.finish;
     record.preemptions = event.stats.preemptions;
+    record.cached_tokens = event.stats.cached_tokens;
   }
 #ifdef INFERD_VERIFY
   INFERD_CHECK(scheduler_->verify().ok());

@@ -27,6 +27,7 @@ struct Job {
   uint32_t max_tokens = 8;
   engine::SamplingParams sampling;
   bool score = false;  // logits of every position of the prompt are kept, not of its last alone
+  CacheDomain domain;  // whose cached prefixes it may use; 0: none
   uint32_t arrive_step = 0;       // submitted before the step of this number
   uint32_t cancel_step = kNever;  // cancelled before the step of this number
   bool cancel_in_flight = false;  // cancelled while the step before cancel_step is computed
@@ -39,9 +40,10 @@ struct Record {
   std::vector<uint64_t> rows;
   uint32_t row_first = 0;  // position of rows[0]
   scheduler::FinishReason finish = scheduler::FinishReason::kNone;
+  // No results: how it came about.
   uint32_t preemptions = 0;
+  uint32_t cached_tokens = 0;
 
-  // The number of preemptions is no result.
   bool operator==(const Record& other) const {
     return ids == other.ids && rows == other.rows && row_first == other.row_first &&
            finish == other.finish;

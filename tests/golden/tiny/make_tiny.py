@@ -157,11 +157,12 @@ def run(bench: str, index: int, model: dict, folder: pathlib.Path) -> dict:
     tokens = np.random.default_rng(7 + index).integers(0, SHAPE["vocabulary"], length).tolist()
     with torch.no_grad():
         logits = net(torch.tensor([tokens])).logits[0].numpy()
+    best = np.sort(logits, axis=1)[:, -2:]
     print(f"{model['name']}: spread {logits.std():.2f}, repeats its input "
           f"{(logits.argmax(1) == np.array(tokens)).mean():.2f}", file=sys.stderr)
     return {"name": model["name"], "options": options, "file_bytes": path.stat().st_size,
             "file_fnv1a": fnv1a(path.read_bytes()), "tokens": tokens, "positions": positions(length),
-            "top1": logits.argmax(1).tolist(),
+            "top1": logits.argmax(1).tolist(), "margins": [float(f"{x:.2g}") for x in best[:, 1] - best[:, 0]],
             "logits": [[float(f"{x:.5g}") for x in logits[p]] for p in positions(length)]}
 
 

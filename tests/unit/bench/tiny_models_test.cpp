@@ -1,6 +1,6 @@
 // The engine against an implementation that this project did not write, on small models of every
-// tensor type, rope scaling and head shape: tests/golden/tiny/ has the logits and the script that made them.
-// The models themselves are made again from their seeds.
+// tensor type, rope scaling and head shape: tests/golden/tiny/ has the logits and the script that
+// made them. The models themselves are made again from their seeds.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -69,15 +69,17 @@ double divergence(std::span<const float> expected, std::span<const float> row) {
   return result;
 }
 
+// KL divergence on average; and how far the likeliest token must lead in the reference's logits to
+// be the likeliest here too: an error of the logits that is much smaller than that changes nothing.
 struct Limits {
-  double divergence, top1;
+  double divergence, margin;
 };
 
 // Weights in f32, f16 and bf16 meet the reference to the rounding of keys and values; those of
 // fewer bits meet 8-bit activations besides.
 Limits limits_of(const std::string& type) {
   const bool wide = type == "f32" || type == "f16" || type == "bf16";
-  return wide ? Limits{1e-3, 0.97} : Limits{5e-3, 0.93};
+  return wide ? Limits{1e-3, 0.1} : Limits{5e-3, 0.5};
 }
 
 class TinyModels : public testing::TestWithParam<size_t> {
@@ -111,14 +113,17 @@ class TinyModels : public testing::TestWithParam<size_t> {
     const auto top1 = model_.at("top1").get<std::vector<size_t>>();
     const size_t width = rows.size() / top1.size();
     ASSERT_EQ(width, model_.at("options").at("vocabulary").get<size_t>());
-    double agreed = 0;
+    const auto margins = model_.at("margins").get<std::vector<double>>();
+    const Limits limits = limits_of(model_.at("options").at("type"));
+    size_t certain = 0;
     for (size_t i = 0; i < top1.size(); ++i) {
+      if (margins.at(i) < limits.margin) continue;
       const auto row = rows.subspan(i * width, width);
       const auto best = static_cast<size_t>(std::max_element(row.begin(), row.end()) - row.begin());
-      agreed += best == top1[i] ? 1 : 0;
+      EXPECT_EQ(best, top1[i]) << "position " << i << ", where it leads by " << margins[i];
+      ++certain;
     }
-    const Limits limits = limits_of(model_.at("options").at("type"));
-    EXPECT_GE(agreed / static_cast<double>(top1.size()), limits.top1);
+    EXPECT_GE(certain, top1.size() / 2);
     const auto positions = model_.at("positions").get<std::vector<size_t>>();
     double sum = 0;
     for (size_t i = 0; i < positions.size(); ++i) {
