@@ -63,7 +63,7 @@ install_packages() {
   # shellcheck disable=SC2086
   "${apt[@]}" install --no-install-recommends $missing >&2 || fail \
     "apt-get install failed (its message is above)." \
-    "Repair that, then run this again: what is already installed is not fetched twice."
+    "Check the network or repair what it names, then run this again: what is installed is not fetched twice."
 }
 
 # need_space FOLDER MEGABYTES "what needs it" "what else could be done"

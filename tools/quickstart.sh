@@ -94,6 +94,7 @@ fi
 
 if [ -n "$model" ]; then
   [ -e "$model" ] || fail "there is no file $model." "Check the path given to --model."
+  [ ! -d "$model" ] || fail "$model is a folder." "Give the GGUF file itself to --model."
   [ -f "$model" ] && [ -r "$model" ] || fail "$model is not a file that user $(id -un) can read."
   model=$(realpath "$model")
 fi
