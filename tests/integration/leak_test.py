@@ -3,6 +3,8 @@
 import os
 import random
 import select
+import subprocess
+import time
 import unittest
 
 import harness
@@ -44,22 +46,28 @@ class Client:
 
     def __init__(self, daemon, chance, requests, may_die):
         command = [harness.binary("inferd-test-churn"), daemon.socket, str(chance.getrandbits(63)), str(requests)]
-        self.process = harness.subprocess.Popen(command, stdin=harness.subprocess.DEVNULL,
-                                                stdout=harness.subprocess.PIPE)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         # After so many of its letters, and then a moment more: wherever it then is.
         self.kill_after = chance.randrange(2 * requests) if may_die and chance.random() < 0.4 else None
         self.kill_delay_s = chance.uniform(0, 0.004)
         self.letters = b""
         self.killed = False
+        if may_die and chance.random() < 0.1:
+            # While it starts, connects or shakes hands.
+            time.sleep(chance.uniform(0, 0.02))
+            self.kill()
+
+    def kill(self):
+        self.process.kill()
+        self.killed = True
 
     def read(self):
         """Takes what it wrote; False once it has ended."""
         piece = os.read(self.process.stdout.fileno(), 4096)
         self.letters += piece
         if self.kill_after is not None and len(self.letters) >= self.kill_after and not self.killed:
-            harness.time.sleep(self.kill_delay_s)
-            self.process.kill()
-            self.killed = True
+            time.sleep(self.kill_delay_s)
+            self.kill()
         return piece != b""
 
     def end(self):
