@@ -1,6 +1,7 @@
 #!/bin/bash
 # Fetches the chat templates and vocabularies that llama.cpp's source ships, for the tests that compare with
-# them, into the user's cache, and prints their folder. What is already there is not fetched again.
+# them, into the user's cache, and prints their folder. What is already there is not fetched again;
+# with INFERD_PEER_MODELS set, that folder is taken as it is.
 #
 #   tools/fetch_peer_models.sh [--offline]
 #
@@ -19,6 +20,10 @@ case "${1:-}" in
   *) fail "unknown option '$1'." "The only option is --offline." ;;
 esac
 
+if [ -n "${INFERD_PEER_MODELS:-}" ]; then
+  echo "$INFERD_PEER_MODELS"
+  exit 0
+fi
 if [ -d "$folder/templates" ]; then
   echo "$folder"
   exit 0

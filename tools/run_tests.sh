@@ -1,7 +1,8 @@
 #!/bin/bash
-# Every test there is, the quick ones first: the release build with unit and integration tests, then the
-# same tests under the address and undefined-behaviour sanitizers (with all invariants walked), the
-# threads' tests under the thread sanitizer, and a short pass of every fuzz target.
+# Every test there is: the release build with all unit, integration and simulator tests; then under the
+# address and undefined-behaviour sanitizers, with all invariants walked and every DCHECK on, the unit tests,
+# the simulator, those integration tests that feed the daemon what it must not believe, and a short pass of
+# every fuzz target; then, under the thread sanitizer, what runs on several threads.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -124,16 +125,19 @@ stage() {
   fi
 }
 
+export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1
 export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 stage release "Release build" "$tests"
 if [ "$fast" = 0 ]; then
-  stage asan-ubsan "Under address and undefined-behaviour sanitizers" '.*'
+  # A tenth of the simulator's seeds: each walks every invariant, and all of them ran above.
+  export INFERD_SIM_SEEDS=${INFERD_SIM_SEEDS:-200}
+  stage asan-ubsan "Under address and undefined-behaviour sanitizers, and fuzz targets" \
+    '^(unit\.|sim$|fuzz\.|integration\.(first_answers|wrong_inputs|dying_clients)$)'
   stage tsan "Threads under the thread sanitizer" \
-    '^unit\.(ipc|client_lib|daemon|engine)$|^integration\.dying_clients$' \
+    '^(unit\.(ipc|client_lib|daemon|engine)|integration\.dying_clients)$' \
     inferd inferctl inferd_ipc_test inferd_client_lib_test inferd_daemon_test inferd_engine_test
-  stage fuzz "Fuzz targets, short" '^fuzz\.'
 fi
 
 {

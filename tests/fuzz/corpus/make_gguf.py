@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Writes the seeds of the GGUF fuzz target into corpus/gguf/: small files that reach every section.
+"""Writes the seeds of the GGUF fuzz target into corpus/gguf/: small files that reach every section. And those
+of the model target into corpus/model/: models of one layer that can be loaded.
 
 Run:  pip install gguf numpy && ./make_gguf.py
 """
@@ -60,8 +61,44 @@ def vocabulary(name: str, model: str) -> None:
     finish(w)
 
 
+def model(name: str, kind: str, tied: bool, rope: str) -> None:
+    width, rows, vocabulary = 32, 32, 8
+    w = gguf.GGUFWriter(FOLDER.parent / "model" / name, "llama")
+    w.add_context_length(64), w.add_embedding_length(width), w.add_block_count(1)
+    w.add_feed_forward_length(rows), w.add_head_count(2), w.add_head_count_kv(1)
+    w.add_layer_norm_rms_eps(1e-5), w.add_rope_freq_base(10000.0)
+    if rope:
+        w.add_rope_scaling_type(gguf.RopeScalingType(rope)), w.add_rope_scaling_factor(2.0)
+        w.add_rope_scaling_orig_ctx_len(32)
+
+    def matrix(tensor: str, count: int) -> None:
+        if kind == "F32":
+            w.add_tensor(tensor, np.full((count, width), 0.25, dtype=np.float32))
+            return
+        quantization = gguf.GGMLQuantizationType[kind]
+        elements, size = gguf.GGML_QUANT_SIZES[quantization]
+        w.add_tensor(tensor, np.full((count, width // elements * size), 0x11, dtype=np.uint8), raw_dtype=quantization)
+
+    def norm(tensor: str) -> None:
+        w.add_tensor(tensor, np.ones(width, dtype=np.float32))
+
+    matrix("token_embd.weight", vocabulary), norm("output_norm.weight")
+    if not tied:
+        matrix("output.weight", vocabulary)
+    for part in ("attn_norm", "ffn_norm"):
+        norm(f"blk.0.{part}.weight")
+    for part, count in (("attn_q", 32), ("attn_k", 16), ("attn_v", 16), ("attn_output", 32),
+                        ("ffn_gate", rows), ("ffn_up", rows), ("ffn_down", width)):
+        matrix(f"blk.0.{part}.weight", count)
+    finish(w)
+
+
 FOLDER.mkdir(exist_ok=True)
+(FOLDER.parent / "model").mkdir(exist_ok=True)
 scalars()
 tensors()
 vocabulary("bpe.gguf", "gpt2")
 vocabulary("spm.gguf", "llama")
+model("q8_0.gguf", "Q8_0", True, "")
+model("q4_0_yarn.gguf", "Q4_0", False, "yarn")
+model("q5_1_linear.gguf", "Q5_1", True, "linear")

@@ -1,12 +1,12 @@
 // Every chat template of llama.cpp's source, over every case of tests/golden/templates/cases.json,
 // renders to what Jinja2 renders, and fails where Jinja2 raises.
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "gtest/gtest.h"
+#include "tests/unit/peer_models.h"
 #include "text/chat_template.h"
 
 namespace inferd {
@@ -23,21 +23,6 @@ std::string read_file(const std::filesystem::path& path) {
 
 std::filesystem::path golden_folder() {
   return std::filesystem::path(INFERD_SOURCE_DIR) / "tests/golden/templates";
-}
-
-// $INFERD_PEER_MODELS, or where tests fetch the peer's source to by default.
-std::filesystem::path template_folder() {
-  if (const char* models = std::getenv("INFERD_PEER_MODELS")) {
-    return std::filesystem::path(models) / "templates";
-  }
-  const char* home = std::getenv("HOME");
-  return std::filesystem::path(home != nullptr ? home : "/") /
-         ".cache/inferd-peer/llama/models/templates";
-}
-
-bool is_offline() {
-  const char* offline = std::getenv("INFERD_TESTS_OFFLINE");
-  return offline != nullptr && std::string_view(offline) == "1";
 }
 
 std::string fnv1a(std::string_view text) {
@@ -85,11 +70,10 @@ std::string outcome(const ChatTemplate& chat_template, const Json& chat, std::st
 }
 
 TEST(ChatTemplateGolden, EveryTemplateRendersEveryCaseAsJinja2Does) {
-  const auto folder = template_folder();
+  const auto folder = peer_models_folder() / "templates";
   if (!std::filesystem::is_directory(folder)) {
-    if (is_offline()) GTEST_SKIP() << "no " << folder << ", and INFERD_TESTS_OFFLINE=1";
-    FAIL() << "there is no folder " << folder
-           << "; set INFERD_PEER_MODELS to the folder models/ of llama.cpp's source";
+    if (tests_are_offline()) GTEST_SKIP() << "no templates, and INFERD_TESTS_OFFLINE=1";
+    FAIL() << "there is no folder " << folder << ": " << kHowToGetPeerModels;
   }
   const Json cases = Json::parse(read_file(golden_folder() / "cases.json"));
   const Json golden = Json::parse(read_file(golden_folder() / "golden.json"));

@@ -1,10 +1,9 @@
 // Ids over real vocabularies equal llama.cpp's: its own pairs of text and ids, and the corpus of
-// tests/golden/tokenizer. The vocabularies lie in $INFERD_PEER_MODELS, or where
-// tests/fetch_peer_models.sh puts them; INFERD_TESTS_OFFLINE=1 leaves these tests out.
+// tests/golden/tokenizer. The vocabularies lie in $INFERD_PEER_MODELS; INFERD_TESTS_OFFLINE=1 leaves
+// these tests out where there are none.
 #include <gtest/gtest.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -15,26 +14,13 @@
 
 #include "formats/gguf.h"
 #include "formats/gguf_vocabulary.h"
+#include "tests/unit/peer_models.h"
 #include "text/tokenizer.h"
 
 namespace inferd {
 namespace {
 
 const std::string kGolden = INFERD_SOURCE_DIR "/tests/golden/tokenizer/";
-
-// Empty if the files are neither there nor to be had.
-std::string models_folder() {
-  static const std::string folder = [] {
-    std::string line;
-    FILE* const pipe = popen(INFERD_SOURCE_DIR "/tests/fetch_peer_models.sh", "r");
-    if (pipe == nullptr) return line;
-    for (int c = std::fgetc(pipe); c != EOF && c != '\n'; c = std::fgetc(pipe)) {
-      line += static_cast<char>(c);
-    }
-    return pclose(pipe) == 0 ? line : std::string();
-  }();
-  return folder;
-}
 
 std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -121,11 +107,10 @@ void check_corpus(const Tokenizer& tokenizer, const std::vector<std::string>& di
 }
 
 TEST(Vocabularies, IdsAreTheReferences) {
-  const std::string folder = models_folder();
+  const std::string folder = peer_models_folder();
   if (folder.empty()) {
-    const char* const offline = std::getenv("INFERD_TESTS_OFFLINE");
-    if (offline != nullptr && std::string(offline) == "1") GTEST_SKIP() << "offline";
-    FAIL() << "no vocabulary files; see tests/fetch_peer_models.sh";
+    if (tests_are_offline()) GTEST_SKIP() << "no vocabularies, and INFERD_TESTS_OFFLINE=1";
+    FAIL() << "there are no vocabularies: " << kHowToGetPeerModels;
   }
   std::map<std::string, std::vector<std::string>> golden;
   std::ifstream ids(kGolden + "ids.txt");
@@ -149,7 +134,7 @@ TEST(Vocabularies, IdsAreTheReferences) {
 }
 
 TEST(Vocabularies, OtherTokenizersAreRefusedByName) {
-  const std::string folder = models_folder();
+  const std::string folder = peer_models_folder();
   if (folder.empty()) GTEST_SKIP() << "the test above says why";
   const auto loaded = load(folder + "/ggml-vocab-bert-bge.gguf");
   ASSERT_FALSE(loaded);
