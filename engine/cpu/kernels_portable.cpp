@@ -16,8 +16,6 @@ using formats::TensorType;
 
 namespace {
 
-constexpr uint32_t kLanesMax = 16;
-
 uint16_t load_u16(const uint8_t* bytes) {
   uint16_t value;
   std::memcpy(&value, bytes, sizeof value);
