@@ -135,6 +135,11 @@ if [ "$fast" = 0 ]; then
   export INFERD_SIM_SEEDS=${INFERD_SIM_SEEDS:-200}
   stage asan-ubsan "Under address and undefined-behaviour sanitizers, and fuzz targets" \
     '^(unit\.|sim$|fuzz\.|integration\.(first_answers|wrong_inputs|dying_clients)$)'
+  # Under the thread sanitizer a model is slow, and threads take the same turns over one of no size.
+  mkdir -p "$source_dir/build/tsan"
+  export INFERD_TEST_MODEL=$source_dir/build/tsan/tiny.gguf
+  "$source_dir/build/release/bin/inferd-bench" make-model --type q8_0 --output "$INFERD_TEST_MODEL" >&2 ||
+    count_failure "Making a small model"
   stage tsan "Threads under the thread sanitizer" \
     '^(unit\.(ipc|client_lib|daemon|engine)|integration\.dying_clients)$' \
     inferd inferctl inferd_ipc_test inferd_client_lib_test inferd_daemon_test inferd_engine_test

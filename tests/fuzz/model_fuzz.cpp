@@ -30,6 +30,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto weights = builder.build(pool);
   // Rows are padded to whole tiles of kLanes, and a value never grows beyond f32: at most
   // kLanes times the rows and twice the bytes of each, plus alignment.
-  if (weights) INFERD_CHECK(weights->bytes().value() <= 4 * kLanes * size + (64u << 10));
+  if (weights) INFERD_CHECK(weights->bytes().value <= 4 * kLanes * size + (64u << 10));
   return 0;
 }
