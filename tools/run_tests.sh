@@ -16,8 +16,7 @@ usage: tools/run_tests.sh [--fast] [--tests REGEX] [--offline] [--model FILE.ggu
   --model FILE.gguf  run the integration tests on this copy of the sample model
   --help             this text
 
-The exit code is 0 if every test passed. On two processors all of it takes under half an hour the
-first time, and some minutes when nothing was rebuilt.
+The exit code is 0 if every test passed.
 USAGE
 }
 
