@@ -7,6 +7,7 @@
 // in all, then --prompt-tokens of its own.
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,9 +73,13 @@ Result<void> run_clients(const ServeOptions& options, const SharedResults& resul
   const int64_t start_ns = clock.now_ns() + kStartDelayNs;
   std::fflush(nullptr);  // or each child would print it again
   std::vector<pid_t> children;
+  const pid_t parent = getpid();
   for (uint32_t client = 0; client < options.clients; ++client) {
     const pid_t child = fork();
     if (child == 0) {
+      // Nobody would read what it measures once the parent is gone, however that ended.
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      if (getppid() != parent) _exit(1);
       _exit(run_serve_client(options, client, start_ns, results.records(), results.gaps_ms()));
     }
     if (child < 0) {

@@ -4,6 +4,8 @@ import array
 import json
 import math
 import os
+import shutil
+import signal
 import struct
 import subprocess
 import unittest
@@ -69,6 +71,30 @@ class Bench(unittest.TestCase):
         done = bench(*request, "--prompt-tokens", "1", code=1)
         self.assertEqual(json.loads(done.stdout)["errors"], 4)
         self.assertIn(daemon.socket.encode(), done.stderr)
+
+    def start_endless(self, daemon):
+        """Three clients that would be at work for hours; returns once they are at work."""
+        request = ["--clients", "3", "--requests", "3000", "--prompt-tokens", "9", "--gen-tokens", "3000", "--json"]
+        process = subprocess.Popen([harness.binary("inferd-bench"), "serve", "--socket", daemon.socket, *request],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        harness.wait_until(lambda: daemon.status()["sequences"] == 3, "its clients are at work")
+        return process
+
+    def test_the_clients_of_serve_end_with_it(self):
+        with harness.Daemon(model=self.model) as daemon:
+            process = self.start_endless(daemon)
+            process.kill()
+            process.communicate()
+            daemon.wait_idle()
+
+    def test_serve_ends_with_its_daemon(self):
+        daemon = harness.Daemon(model=self.model)
+        self.addCleanup(shutil.rmtree, daemon.folder)
+        process = self.start_endless(daemon)
+        daemon.end(signal.SIGKILL)
+        out, complaint = process.communicate(timeout=harness.PATIENCE_S)
+        self.assertEqual((process.returncode, json.loads(out)["errors"]), (1, 3000))
+        self.assertIn(b"the daemon closed the connection", complaint)
 
     def test_engine(self):
         shape = ["--model", self.model, "--prompt", "24", "--gen", "5", "--depth", "0,40", "--batch", "1,3",
