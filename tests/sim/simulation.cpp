@@ -53,8 +53,9 @@ Simulation::Simulation(const SimOptions& options) : options_(options), prng_(opt
 Simulation::~Simulation() = default;
 
 void Simulation::abandon(std::unique_ptr<Simulation> simulation) {
-  // Its destructors would meet the damage and abort, as they should.
-  (void)simulation.release();
+  // Its destructors would meet the damage and abort, as they should. Kept, so that it is no leak.
+  static auto& abandoned = *new std::vector<Simulation*>;
+  abandoned.push_back(simulation.release());
 }
 
 Result<void> Simulation::run() {
