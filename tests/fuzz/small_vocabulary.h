@@ -3,6 +3,7 @@
 // Owner: tests/fuzz. Any thread. Must not know what is fuzzed.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <string>
@@ -12,7 +13,6 @@
 #include "base/check.h"
 #include "base/vocabulary.h"
 #include "text/text_tables.h"
-#include "text/utf8.h"
 
 namespace inferd::fuzz {
 
