@@ -78,7 +78,7 @@ class TextTablesBuilder {
                          "BPE ('llama') are");
     }
     const text::PretokenizerKind* kind = text::find_pretokenizer(vocabulary_.pre);
-    // Words that begin with a "▁" that the text does not have ("mmbert") are not implemented.
+    // "mmbert" puts a "▁" before words where the text has none: an encoder's vocabulary, refused by name.
     if (kind == nullptr || kind->metaspace || (vocabulary_.model == "gemma4" && !kind->characters)) {
       return unsupported("the model's pre-tokenizer '" + vocabulary_.pre + "' is not supported by this build");
     }
