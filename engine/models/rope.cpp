@@ -110,7 +110,7 @@ Result<void> read_rope(const formats::GgufFile& file, std::string_view architect
     const double frequency = shape.rope_frequencies[i];
     shape.rope_frequencies[i] = frequency / factor * (1 - extrapolated) + frequency * extrapolated;
   }
-  if (extrapolation != 0) shape.rope_magnitude *= 1 + 0.1 * std::log(factor);
+  if (extrapolation != 0) shape.rope_magnitude *= 1 + 0.1 * std::max(0.0, std::log(factor));
   return {};
 }
 

@@ -1,12 +1,18 @@
 #!/usr/bin/env python3
-"""Writes rope.json: rotary frequencies of Hugging Face's implementation for the scaling variants of GGUF metadata.
+"""Writes rope.json: rotary frequencies of other implementations for the scaling variants of GGUF metadata.
 
 Each case has the metadata as a GGUF file states it (without the architecture's prefix), for llama 3 the factors of
-the tensor rope_freqs.weight, and what transformers computes from the same configuration.
+the tensor rope_freqs.weight, and what transformers computes from the same configuration; or llama.cpp's rotary
+embedding, for extrapolation factors, which transformers has not, and attention factors, which it reads otherwise.
 
-Run:  pip install torch transformers && ./make_rope.py > rope.json
+Run:  pip install torch transformers && ./make_rope.py LLAMA_SOURCE > rope.json
+(llama.cpp's source, built in LLAMA_SOURCE/build)
 """
 import json
+import os
+import subprocess
+import sys
+import tempfile
 
 import torch
 from transformers import LlamaConfig
@@ -30,6 +36,9 @@ CASES = [
     ("yarn-of-few-pairs", 16, 4096, 10000.0,
      {"scaling.type": "yarn", "scaling.factor": 4.0, "scaling.original_context_length": 64},
      {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64}),
+    ("yarn-that-shrinks", 64, 4096, 10000.0,
+     {"scaling.type": "yarn", "scaling.factor": 0.5, "scaling.original_context_length": 8192},
+     {"rope_type": "yarn", "factor": 0.5, "original_max_position_embeddings": 8192}),
     ("rotated-in-part", 80, 2048, 10000.0, {"dimension_count": 20}, {**PLAIN, "partial_rotary_factor": 0.25}),
     ("llama3", 128, 131072, 500000.0, {},
      {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -39,6 +48,20 @@ CASES = [
       "original_max_position_embeddings": 8192}),
 ]
 
+# For llama.cpp. Name, head size, original context, base, factor; keys that are absent have these values.
+DEFAULTS = {"scaling.yarn_ext_factor": 1.0, "scaling.attn_factor": 1.0,
+            "scaling.yarn_beta_fast": 32.0, "scaling.yarn_beta_slow": 1.0}
+YARN_CASES = [
+    ("yarn-of-both", 128, 8192, 10000.0, 16.0, {}),
+    ("yarn-extrapolates-half", 128, 4096, 10000.0, 8.0, {"scaling.yarn_ext_factor": 0.5}),
+    ("yarn-extrapolates-nothing", 64, 4096, 10000.0, 4.0, {"scaling.yarn_ext_factor": 0.0}),
+    ("yarn-with-attention-factor", 64, 4096, 10000.0, 4.0, {"scaling.attn_factor": 0.75}),
+    ("yarn-of-all-keys", 96, 8192, 500000.0, 40.0,
+     {"scaling.yarn_ext_factor": 0.25, "scaling.attn_factor": 1.25, "scaling.yarn_beta_fast": 20.0,
+      "scaling.yarn_beta_slow": 3.0}),
+    ("yarn-of-attention-alone", 64, 2048, 10000.0, 2.0, {"scaling.yarn_ext_factor": 0.0, "scaling.attn_factor": 1.5}),
+]
+
 
 def frequencies(head: int, context: int, base: float, parameters: dict):
     config = LlamaConfig(hidden_size=head, num_attention_heads=1, head_dim=head, max_position_embeddings=context,
@@ -46,7 +69,28 @@ def frequencies(head: int, context: int, base: float, parameters: dict):
     return ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, torch.device("cpu"))
 
 
-def main() -> None:
+def turned_by_llama(source: str) -> list:
+    libraries = os.path.join(source, "build/bin")
+    here = os.path.dirname(os.path.abspath(__file__))
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        program = os.path.join(folder, "ggml_rope")
+        subprocess.run(["g++", "-std=c++17", os.path.join(here, "ggml_rope.cpp"), "-o", program,
+                        "-I" + os.path.join(source, "ggml/include"), "-L" + libraries, "-lggml-cpu", "-lggml-base",
+                        "-Wl,-rpath," + libraries], check=True)
+        for name, head, context, base, factor, keys in YARN_CASES:
+            values = [head, context, base, factor, *{**DEFAULTS, **keys}.values()]
+            done = subprocess.run([program, *map(str, values)], check=True, capture_output=True, text=True)
+            pairs = [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+            rows.append({"name": name, "head_dim": head, "context": int(context * factor),
+                         "metadata": {"freq_base": base, "scaling.type": "yarn", "scaling.factor": factor,
+                                      "scaling.original_context_length": context, **keys},
+                         "magnitude": round(pairs[0][1], 6),
+                         "frequencies": [float(f"{angle:.7g}") for angle, _ in pairs]})
+    return rows
+
+
+def main(source: str) -> None:
     rows = []
     for name, head, context, base, metadata, parameters in CASES:
         values, magnitude = frequencies(head, context, base, parameters)
@@ -58,7 +102,8 @@ def main() -> None:
             row["factors"] = [float(f"{x:.8g}") for x in (plain.double() / values.double()).tolist()]
         row["frequencies"] = [float(f"{x:.7g}") for x in values.tolist()]
         rows.append(row)
+    rows += turned_by_llama(source)
     print("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]")
 
 
-main()
+main(sys.argv[1])

@@ -1,4 +1,4 @@
-// Rotary frequencies from GGUF metadata against an implementation that this project did not write:
+// Rotary frequencies from GGUF metadata against implementations that this project did not write:
 // tests/golden/rope/ has the values and the script that made them.
 #include "engine/models/rope.h"
 
@@ -58,7 +58,7 @@ std::vector<float> factors_of(const json& row) {
 TEST(Rope, FrequenciesAreThoseOfTheReference) {
   std::ifstream golden(INFERD_SOURCE_DIR "/tests/golden/rope/rope.json");
   const json rows = json::parse(golden);
-  EXPECT_GE(rows.size(), 10u);
+  EXPECT_GE(rows.size(), 17u);
   for (const json& row : rows) {
     SCOPED_TRACE(row.at("name").get<std::string>());
     const auto shape =
@@ -68,8 +68,8 @@ TEST(Rope, FrequenciesAreThoseOfTheReference) {
     const auto expected = row.at("frequencies").get<std::vector<double>>();
     ASSERT_EQ(shape->rope_frequencies.size(), expected.size());
     for (size_t i = 0; i < expected.size(); ++i) {
-      // The reference works in f32.
-      EXPECT_NEAR(shape->rope_frequencies[i] / expected[i], 1, 2e-6) << "pair " << i;
+      // The references work in f32, one of them by multiplying from pair to pair.
+      EXPECT_NEAR(shape->rope_frequencies[i] / expected[i], 1, 5e-6) << "pair " << i;
     }
   }
 }
