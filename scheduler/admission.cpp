@@ -69,6 +69,10 @@ Result<void> check_request(const Request& request, const SequenceLimit& limit) {
                  "this request has " + format_count(request.stop_tokens.size()) +
                      " stop tokens: at most " + format_count(kStopTokensMax) + " are possible");
   }
+  if (request.nice < kNiceMin || request.nice > kNiceMax) {
+    return Error(ErrorCode::kInvalidArgument, "nice must be between " + std::to_string(kNiceMin) +
+                                                  " and " + std::to_string(kNiceMax));
+  }
   const uint64_t prompt = request.prompt.size();
   const bool unlimited = request.max_tokens == kUnlimitedTokens;
   const uint64_t generate = unlimited ? 1 : request.max_tokens;

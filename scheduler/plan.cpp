@@ -232,6 +232,11 @@ bool Scheduler::start(uint32_t index, const StepBudget& budget) {
   RequestSlot& slot = slots_[index];
   if (budget.tokens == tokens_granted_) return false;
   bool room = make_room(slot);
+  if (preempted_ && slot.parent.value != 0) {
+    // Its parent may have been the one that made way, with the pages that prefix_ names.
+    slot.computed = find_prefix(slot);
+    room = make_room(slot);
+  }
   if (!room && slot.computed % kPageTokens != 0) {
     // The page that it would copy from takes room too. Without that one it may fit.
     prefix_.pop_back();
@@ -243,6 +248,9 @@ bool Scheduler::start(uint32_t index, const StepBudget& budget) {
   if (!room || tokens == 0) return false;
   start_running(index);
   slot.planned = tokens;
+  // If it shares the part-filled last page of a parent that is served in this step too, the parent
+  // did not reserve a copy. Of all who write behind a shared page, the last one finds it its own
+  // and makes no copy; each child reserves one here; so there is one for each who does.
   const memory::ReserveStatus status =
       memory_.reserve(slot.table.pages_needed(tokens), reservation_);
   INFERD_CHECK(status == memory::ReserveStatus::kReserved);
@@ -251,25 +259,63 @@ bool Scheduler::start(uint32_t index, const StepBudget& budget) {
   return true;
 }
 
-// How much of the request the prefix index has, in tokens; its pages are in prefix_. The last known
-// token is always computed, and so is every position whose logits are still to be given.
+// How much of the request its parent or the prefix index has, in tokens; the pages are in prefix_.
+// The last known token is always computed, and so is every position whose logits are still to be
+// given.
 uint32_t Scheduler::find_prefix(const RequestSlot& slot) {
   prefix_.clear();
-  if (slot.domain.value == 0) return 0;
   uint32_t wanted = static_cast<uint32_t>(slot.tokens.size()) - 1;
   if (slot.score && slot.scored < slot.stats.prompt_tokens) wanted = std::min(wanted, slot.scored);
   const auto tokens = std::span<const TokenId>(slot.tokens).first(wanted);
-  return memory_.prefixes().lookup(slot.domain, tokens, prefix_);
+  uint32_t cached = 0;
+  if (slot.domain.value != 0) cached = memory_.prefixes().lookup(slot.domain, tokens, prefix_);
+  return share_parent(slot, tokens, cached);
 }
 
-// Whether a running sequence of the same domain is about to compute more whole pages of the request's
-// beginning than are cached.
+// The sequence that it was forked from, if that one runs and may share with it.
+//
+// A child enters its own pages into the index behind the parent's, so it must be of the parent's
+// domain; one of no domain enters nothing, and its own children cannot either. And a page that the
+// parent has still to enter may be exchanged for an equal one then, which would leave the child
+// with a page whose parent in the tree it does not hold: nothing is shared from such a parent.
+const RequestSlot* Scheduler::running_parent(const RequestSlot& slot) const {
+  if (slot.parent.value == 0) return nullptr;
+  const RequestSlot* parent = find(slot.parent);
+  if (parent == nullptr || !parent->table.is_open() || parent->user != slot.user) return nullptr;
+  if (slot.domain.value != 0 && slot.domain != parent->domain) return nullptr;
+  if (parent->domain.value != 0 && parent->indexed != parent->computed / kPageTokens) {
+    return nullptr;
+  }
+  return parent;
+}
+
+// Puts the parent's pages into prefix_ if they hold more of `tokens` than the `cached` first ones;
+// returns how many tokens prefix_ has now. Only what is committed is shared.
+uint32_t Scheduler::share_parent(const RequestSlot& slot, std::span<const TokenId> tokens,
+                                 uint32_t cached) {
+  const RequestSlot* parent = running_parent(slot);
+  if (parent == nullptr) return cached;
+  const size_t length = std::min<size_t>(tokens.size(), parent->computed);
+  const auto differ = std::mismatch(
+      tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(length), parent->tokens.begin());
+  const auto common = static_cast<uint32_t>(differ.first - tokens.begin());
+  if (common <= cached) return cached;
+  const auto pages = parent->table.pages().first(memory::pages_for_tokens(common).value);
+  prefix_.assign(pages.begin(), pages.end());
+  return common;
+}
+
+// Whether a running sequence of the same domain, or its parent, is about to compute more whole
+// pages of the request's beginning than are cached.
 bool Scheduler::computed_elsewhere(const RequestSlot& slot, uint32_t cached) const {
-  if (slot.domain.value == 0 || slot.score) return false;
+  if (slot.score) return false;
+  const RequestSlot* parent = running_parent(slot);
+  if (slot.domain.value == 0 && parent == nullptr) return false;
   const auto tokens = std::span<const TokenId>(slot.tokens).first(slot.tokens.size() - 1);
   for (uint32_t index : running_.slots()) {
     const RequestSlot& other = slots_[index];
-    if (other.domain != slot.domain || other.paused ||
+    const bool shares = slot.domain.value != 0 && other.domain == slot.domain;
+    if ((!shares && &other != parent) || other.paused ||
         other.state != SequenceState::kPrefilling || other.tokens.size() <= cached) {
       continue;
     }
@@ -327,6 +373,7 @@ void Scheduler::start_running(uint32_t index) {
     slot.stats.cached_tokens = slot.computed;
     totals_.cached_tokens += slot.computed;
   }
+  slot.deadline_ns = 0;
   slot.stats.queue_wait_ns += now_ns - slot.waiting_since_ns;
   slot.table = memory_.sequences().open(slot.sequence, slot.user);
   memory_.sequences().attach_prefix(slot.table, prefix_, slot.computed);

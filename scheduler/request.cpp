@@ -20,6 +20,18 @@ std::string_view finish_reason_name(FinishReason reason) noexcept {
   return "unknown";
 }
 
+std::string_view priority_class_name(PriorityClass priority) noexcept {
+  switch (priority) {
+    case PriorityClass::kInteractive:
+      return "interactive";
+    case PriorityClass::kBatch:
+      return "batch";
+    case PriorityClass::kIdle:
+      return "idle";
+  }
+  return "unknown";
+}
+
 std::string_view sequence_state_name(SequenceState state) noexcept {
   switch (state) {
     case SequenceState::kWaiting:

@@ -14,6 +14,18 @@ namespace inferd::scheduler {
 inline constexpr uint32_t kUnlimitedTokens = std::numeric_limits<uint32_t>::max();
 inline constexpr uint32_t kStopTokensMax = 96;  // of a request: 64 of the client, the model's own
 inline constexpr uint32_t kWeightDefault = 100;
+inline constexpr int32_t kNiceMin = -20;
+inline constexpr int32_t kNiceMax = 19;
+
+// How urgent a request is. The numbers are those of the wire and of the public C interface.
+enum class PriorityClass : uint8_t {
+  kInteractive = 0,  // somebody waits for each token
+  kBatch = 1,        // somebody waits for the end
+  kIdle = 2,         // with what nobody else wants
+};
+inline constexpr uint8_t kPriorityClasses = 3;
+// "interactive", "batch", "idle": a static string.
+std::string_view priority_class_name(PriorityClass priority) noexcept;
 
 // One sequence to compute and continue. submit() copies what the spans refer to.
 struct Request {
@@ -29,9 +41,15 @@ struct Request {
   // Whose cached prefixes it may use, and who may use its own; 0: neither.
   CacheDomain domain;
   uint32_t chunk_tokens_max = 0;  // longest prefill chunk; 0: as the step allows
-  // Reserved for the fair policy.
   uint32_t weight = kWeightDefault;
-  int32_t nice = 0;
+  PriorityClass priority = PriorityClass::kInteractive;
+  int32_t nice = 0;  // within the class, as with processes: kNiceMin (first) to kNiceMax
+  // When it must have been admitted, by the injected clock; 0: whenever. See Scheduler::overdue().
+  int64_t deadline_ns = 0;
+  // The sequence that it was forked from; 0: none. While that one runs, the pages that it computed
+  // for tokens which both begin with are shared, whatever the prefix index has. Sharing needs the
+  // same user, and the parent's cache domain or none.
+  SequenceId parent;
 };
 
 // Why a sequence ended. The numbers are those of the public C interface (inferd_finish).
@@ -73,6 +91,9 @@ struct SequenceInfo {
   UserId user;
   SequenceState state = SequenceState::kWaiting;
   bool paused = false;
+  PriorityClass priority = PriorityClass::kInteractive;
+  int32_t nice = 0;
+  SequenceId parent;      // 0: none
   uint32_t tokens = 0;    // prompt and generated
   uint32_t computed = 0;  // of those, positions in pages
   uint32_t limit = 0;     // tokens at which it ends

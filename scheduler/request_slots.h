@@ -24,7 +24,10 @@ struct RequestSlot {
   bool cancelled = false;  // while its step is in flight; released by commit()
   bool score = false;
   uint32_t weight = 0;
+  PriorityClass priority = PriorityClass::kInteractive;
   int32_t nice = 0;
+  int64_t deadline_ns = 0;  // 0: none, or it was admitted
+  SequenceId parent;        // whom it was forked from; 0: nobody
   uint32_t chunk_tokens_max = 0;
   uint32_t limit = 0;  // tokens at which it ends
   bool limit_is_context = false;

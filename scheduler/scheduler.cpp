@@ -3,6 +3,7 @@
 #include "scheduler/scheduler.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "base/check.h"
@@ -52,7 +53,10 @@ Result<void> Scheduler::submit(const Request& request) {
   slot.arrival = ++arrivals_;
   slot.score = request.score;
   slot.weight = request.weight;
+  slot.priority = request.priority;
   slot.nice = request.nice;
+  slot.deadline_ns = request.deadline_ns;
+  slot.parent = request.parent;
   slot.chunk_tokens_max = request.chunk_tokens_max;
   slot.limit_is_context = request.max_tokens == kUnlimitedTokens;
   slot.limit = slot.limit_is_context ? limit_.tokens : prompt_tokens + request.max_tokens;
@@ -65,6 +69,7 @@ Result<void> Scheduler::submit(const Request& request) {
   slot.stats.submitted_ns = slot.waiting_since_ns;
   slot_of_.emplace(request.sequence, index);
   waiting_.insert(slots_, index);
+  if (slot.deadline_ns != 0) deadline_next_ns_ = std::min(deadline_next_ns_, slot.deadline_ns);
   ++totals_.submitted;
   totals_.prompt_tokens += prompt_tokens;
   return {};
@@ -156,6 +161,28 @@ bool Scheduler::resume(SequenceId sequence) {
   return true;
 }
 
+bool Scheduler::renice(SequenceId sequence, PriorityClass priority, int32_t nice) {
+  INFERD_CHECK(nice >= kNiceMin && nice <= kNiceMax);
+  RequestSlot* slot = find(sequence);
+  if (slot == nullptr) return false;
+  slot->priority = priority;
+  slot->nice = nice;
+  return true;
+}
+
+std::optional<SequenceId> Scheduler::overdue() {
+  const int64_t now_ns = clock_.now_ns();
+  if (now_ns < deadline_next_ns_) return std::nullopt;
+  deadline_next_ns_ = std::numeric_limits<int64_t>::max();
+  for (uint32_t index : waiting_.slots()) {
+    const RequestSlot& slot = slots_[index];
+    if (slot.deadline_ns == 0) continue;
+    deadline_next_ns_ = std::min(deadline_next_ns_, slot.deadline_ns);
+    if (slot.deadline_ns <= now_ns) return slot.sequence;
+  }
+  return std::nullopt;
+}
+
 void Scheduler::release(uint32_t index) {
   RequestSlot& slot = slots_[index];
   INFERD_CHECK(slot.sequence.value != 0);
@@ -187,6 +214,9 @@ SequenceInfo Scheduler::info_of(const RequestSlot& slot) const {
   info.user = slot.user;
   info.state = slot.state;
   info.paused = slot.paused;
+  info.priority = slot.priority;
+  info.nice = slot.nice;
+  info.parent = slot.parent;
   info.tokens = static_cast<uint32_t>(slot.tokens.size());
   info.computed = slot.computed;
   info.limit = slot.limit;

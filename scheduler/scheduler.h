@@ -31,6 +31,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <span>
 #include <unordered_map>
@@ -122,6 +123,17 @@ class Scheduler {
   bool pause(SequenceId sequence);
   bool resume(SequenceId sequence);
 
+  // Changes how urgent a sequence is, from the next plan on. `nice` is within kNiceMin and
+  // kNiceMax. False if the sequence is not known.
+  bool renice(SequenceId sequence, PriorityClass priority, int32_t nice);
+
+  // A request whose deadline has come before it was admitted for the first time, for the caller to
+  // refuse and cancel(); the oldest of them, or none. Ask again until there is none. Costs nothing
+  // while no deadline has passed.
+  std::optional<SequenceId> overdue();
+  // When overdue() may next have something to tell; the largest number if nobody has a deadline.
+  int64_t deadline_next_ns() const { return deadline_next_ns_; }
+
   // Prompt and generated tokens so far; empty if not known. Valid until the sequence changes.
   // Between plan() and commit() it is what the sampler's penalties look at.
   std::span<const TokenId> tokens(SequenceId sequence) const;
@@ -157,6 +169,8 @@ class Scheduler {
   void preempt(uint32_t index);
   void admit(const StepBudget& budget);
   uint32_t find_prefix(const RequestSlot& slot);
+  uint32_t share_parent(const RequestSlot& slot, std::span<const TokenId> tokens, uint32_t cached);
+  const RequestSlot* running_parent(const RequestSlot& slot) const;
   bool computed_elsewhere(const RequestSlot& slot, uint32_t cached) const;
   bool start(uint32_t index, const StepBudget& budget);
   bool make_room(const RequestSlot& slot);
@@ -185,6 +199,8 @@ class Scheduler {
   SlotList running_;                                  // by age
   std::unordered_map<SequenceId, uint32_t> slot_of_;  // looked up only, never walked
   uint64_t arrivals_ = 0;
+  // Nobody who waits has an earlier deadline.
+  int64_t deadline_next_ns_ = std::numeric_limits<int64_t>::max();
   SchedulerStats totals_;
 
   // Of the step in flight.
