@@ -1,35 +1,12 @@
-// Clients that write anything anywhere, at any time; and what the loop allocates. This file replaces the
-// program's operator new in order to count.
+// Clients that write anything anywhere, at any time; and what the loop allocates.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <csignal>
-#include <cstdlib>
-#include <new>
 
 #include "base/prng.h"
+#include "tests/unit/counted_new.h"
 #include "tests/unit/daemon/loop_fixture.h"
-
-namespace {
-std::atomic<bool> counting{false};
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-// GCC takes free() in a replaced operator delete for a mismatch.
-#pragma GCC diagnostic push
-#if !defined(__clang__)
-#pragma GCC diagnostic ignored "-Wmismatched-new-delete"
-#endif
-void* operator new(size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) ++allocations;
-  void* memory = std::malloc(bytes == 0 ? 1 : bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
-#pragma GCC diagnostic pop
 
 namespace inferd::daemon {
 namespace {
@@ -120,13 +97,11 @@ TEST(StepLoopAllocation, NothingIsAllocatedWhileAnswersStream) {
   for (int i = 0; i < 40; ++i) fixture.loop->turn(false);
   const uint64_t published = fixture.loop->counters().tokens_published;
   for (int i = 0; i < 100; ++i) {
-    allocations = 0;
-    counting = true;
+    [[maybe_unused]] const uint64_t before = counted_new::allocations;
     fixture.loop->turn(false);
-    counting = false;
     // The preset that walks every invariant after a step allocates in doing so.
 #ifndef INFERD_VERIFY
-    ASSERT_EQ(allocations.load(), 0u) << "in turn " << i;
+    ASSERT_EQ(counted_new::allocations - before, 0u) << "in turn " << i;
 #endif
     first.read();
     second.read();

@@ -2,45 +2,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <new>
 #include <string>
 #include <vector>
 
 #include "formats/gguf.h"
 #include "formats/gguf_vocabulary.h"
 #include "gguf_bytes.h"
-
-namespace {
-// Bytes live and their peak, counted by the operators below. Tests run on one thread.
-size_t live_bytes = 0, peak_bytes = 0;
-constexpr size_t kHeader = alignof(std::max_align_t);
-
-void* counted_new(size_t bytes) {
-  // Like the real thing for sizes that no machine has, so that an unchecked count is seen as a
-  // failure.
-  void* block = bytes > (size_t{1} << 40) ? nullptr : std::malloc(bytes + kHeader);
-  if (block == nullptr) throw std::bad_alloc();
-  *static_cast<size_t*>(block) = bytes;
-  live_bytes += bytes;
-  if (live_bytes > peak_bytes) peak_bytes = live_bytes;
-  return static_cast<char*>(block) + kHeader;
-}
-
-void counted_delete(void* at) noexcept {
-  if (at == nullptr) return;
-  void* block = static_cast<char*>(at) - kHeader;
-  live_bytes -= *static_cast<size_t*>(block);
-  std::free(block);
-}
-}  // namespace
-
-void* operator new(size_t bytes) { return counted_new(bytes); }
-void* operator new[](size_t bytes) { return counted_new(bytes); }
-void operator delete(void* at) noexcept { counted_delete(at); }
-void operator delete[](void* at) noexcept { counted_delete(at); }
-void operator delete(void* at, size_t) noexcept { counted_delete(at); }
-void operator delete[](void* at, size_t) noexcept { counted_delete(at); }
+#include "tests/unit/counted_new.h"
 
 namespace inferd::formats {
 namespace {
@@ -53,10 +21,10 @@ constexpr size_t allowed(size_t file_bytes) { return 15 * file_bytes + 16384; }
 
 // Parses, and checks the peak of what was allocated meanwhile. The error's sentence, "" if none.
 std::string parse(const std::vector<uint8_t>& bytes) {
-  const size_t before = live_bytes;
-  peak_bytes = live_bytes;
+  const size_t before = counted_new::live_bytes;
+  counted_new::peak_bytes = before;
   const auto file = GgufFile::parse(bytes);
-  EXPECT_LE(peak_bytes - before, allowed(bytes.size()));
+  EXPECT_LE(counted_new::peak_bytes - before, allowed(bytes.size()));
   return file.ok() ? "" : file.error().message();
 }
 

@@ -1,24 +1,8 @@
 // plan() and commit() allocate nothing once warm. Counts every operator new of the program.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
-
+#include "tests/unit/counted_new.h"
 #include "tests/unit/scheduler/scheduler_test_util.h"
-
-namespace {
-std::atomic<uint64_t> allocations{0};
-}  // namespace
-
-void* operator new(size_t bytes) {
-  ++allocations;
-  void* memory = std::malloc(bytes);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace inferd::scheduler {
 namespace {
@@ -35,7 +19,7 @@ TEST(SchedulerAllocation, AStepAllocatesNothingOnceWarm) {
   std::vector<ItemResult> results;
   results.reserve(8);
   ASSERT_TRUE(rig.plan());  // the first one sizes the plan
-  const uint64_t before = allocations.load();
+  const uint64_t before = counted_new::allocations.load();
   uint32_t steps = 0;
   do {
     results.clear();
@@ -46,7 +30,7 @@ TEST(SchedulerAllocation, AStepAllocatesNothingOnceWarm) {
     rig.scheduler.commit(results);
     ++steps;
   } while (rig.plan());
-  EXPECT_EQ(allocations.load() - before, 0u);
+  EXPECT_EQ(counted_new::allocations.load() - before, 0u);
   // Prefill, decode, admission, preemption and the end of all of them were among it.
   EXPECT_GT(steps, 100u);
   EXPECT_EQ(rig.scheduler.stats().finished, 30u);
@@ -54,10 +38,10 @@ TEST(SchedulerAllocation, AStepAllocatesNothingOnceWarm) {
 }
 
 TEST(SchedulerAllocation, TheCounterCounts) {
-  const uint64_t before = allocations.load();
+  const uint64_t before = counted_new::allocations.load();
   std::vector<int> vector(100);
   EXPECT_GT(vector.capacity(), 0u);
-  EXPECT_GT(allocations.load(), before);
+  EXPECT_GT(counted_new::allocations.load(), before);
 }
 
 }  // namespace
