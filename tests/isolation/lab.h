@@ -54,7 +54,7 @@ struct Record {
 std::string difference(const Record& expected, const Record& actual);
 
 struct LabOptions {
-  std::string model;
+  std::string model = {};
   uint32_t threads = 1;
   std::string isa = "auto";
   uint32_t pages = 0;          // of the pool; 0: enough for all sequences at full length

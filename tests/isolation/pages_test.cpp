@@ -7,8 +7,7 @@
 #include <map>
 #include <set>
 
-#include "jobs.h"
-#include "lab.h"
+#include "small_lab.h"
 
 namespace inferd::isolation {
 namespace {
@@ -16,36 +15,13 @@ namespace {
 // On both sides of the ends of pages (16), attention blocks (64) and splits (256).
 constexpr std::array<uint32_t, 15> kEdges{15, 16,  17,  31,  32,  33,  63, 64,
                                           65, 255, 256, 257, 511, 512, 513};
-constexpr uint32_t kVocabulary = 384;
 // A job of the longest length with all that it generates.
 constexpr uint32_t kLongestPages = 33;
 
 class Pages : public testing::Test {
  protected:
-  static const TemporaryModel& model() {
-    static const TemporaryModel made = [] {
-      bench::MakeModelOptions options;
-      options.type = formats::TensorType::kQ8_0;
-      options.embedding = 64;
-      options.feed_forward = 96;
-      options.vocabulary = kVocabulary;
-      options.context = 1024;
-      return TemporaryModel(options);
-    }();
-    return made;
-  }
-
-  static std::unique_ptr<Lab> open(uint32_t pages, uint32_t chunk_tokens = 0,
-                                   uint32_t step_tokens = 512) {
-    LabOptions options;
-    options.model = model().path();
-    options.threads = 2;
-    options.pages = pages;
-    options.chunk_tokens = chunk_tokens;
-    options.step_tokens = step_tokens;
-    auto lab = Lab::create(options);
-    EXPECT_TRUE(lab.ok()) << lab.error().message();
-    return lab.ok() ? std::move(lab).value() : nullptr;
+  static std::unique_ptr<Lab> open(uint32_t pages, uint32_t chunk_tokens = 0) {
+    return open_small_lab({.threads = 2, .pages = pages, .chunk_tokens = chunk_tokens});
   }
 
   // Each alone, over fresh pages.
@@ -73,7 +49,7 @@ class Pages : public testing::Test {
 
   static const std::vector<Job>& edges() {
     static const std::vector<Job> made = [] {
-      std::vector<Job> jobs = jobs_of(kEdges, kVocabulary, 11);
+      std::vector<Job> jobs = jobs_of(kEdges, kSmallVocabulary, 11);
       // Across the next end of a page too.
       for (Job& job : jobs) job.max_tokens = 15 + (job.max_tokens & 3);
       return jobs;
@@ -89,7 +65,7 @@ TEST_F(Pages, WhatAPageHeldBeforeDoesNotMatter) {
   watch(*lab, writers);
   constexpr std::array<uint32_t, 1> kAll{520};
   for (size_t i = 0; i < edges().size(); ++i) {
-    const std::vector<Job> before = jobs_of(kAll, kVocabulary, 100 + i);
+    const std::vector<Job> before = jobs_of(kAll, kSmallVocabulary, 100 + i);
     lab->run(before);
     const std::vector<Record> records = lab->run({&edges()[i], 1});
     expect_equal({&expected[i], 1}, records, {&edges()[i], 1});
@@ -135,7 +111,7 @@ TEST_F(Pages, ACancelledPrefillDisturbsNobody) {
   // Beside each, one that is cancelled in mid-prompt: before a step, or while it is computed.
   constexpr std::array<uint32_t, 15> kCancelled{600, 601, 602, 603, 604, 605, 606, 607,
                                                 608, 609, 610, 611, 612, 613, 614};
-  std::vector<Job> cancelled = jobs_of(kCancelled, kVocabulary, 12);
+  std::vector<Job> cancelled = jobs_of(kCancelled, kSmallVocabulary, 12);
   for (size_t i = 0; i < cancelled.size(); ++i) {
     cancelled[i].score = true;
     cancelled[i].arrive_step = static_cast<uint32_t>(2 * i);

@@ -6,13 +6,11 @@
 #include <array>
 
 #include "base/prng.h"
-#include "jobs.h"
-#include "lab.h"
+#include "small_lab.h"
 
 namespace inferd::isolation {
 namespace {
 
-constexpr uint32_t kVocabulary = 384;
 // How much of the common beginning a prompt has: around the ends of pages, blocks and splits.
 constexpr std::array<uint32_t, 16> kCommon{1,   15,  16,  17,  31,  48,  63,  65,
                                            255, 256, 257, 400, 511, 512, 513, 600};
@@ -26,9 +24,9 @@ class Prefixes : public testing::TestWithParam<Case> {
   Prefixes() {
     Prng prng(51);
     std::vector<TokenId> beginning(600);
-    for (TokenId& token : beginning) token = static_cast<TokenId>(prng.below(kVocabulary));
+    for (TokenId& token : beginning) token = static_cast<TokenId>(prng.below(kSmallVocabulary));
     const std::array<uint32_t, 2 * kCommon.size()> lengths{};
-    jobs_ = jobs_of(lengths, kVocabulary, 52);
+    jobs_ = jobs_of(lengths, kSmallVocabulary, 52);
     for (size_t i = 0; i < jobs_.size(); ++i) {
       Job& job = jobs_[i];
       job.score = false;
@@ -37,33 +35,14 @@ class Prefixes : public testing::TestWithParam<Case> {
       // The second of each length goes on otherwise; the first of some is all beginning.
       const uint32_t own = i % 4 == 0 ? 0 : 1 + static_cast<uint32_t>(prng.below(40));
       for (uint32_t k = 0; k < own; ++k) {
-        job.prompt.push_back(static_cast<TokenId>(prng.below(kVocabulary)));
+        job.prompt.push_back(static_cast<TokenId>(prng.below(kSmallVocabulary)));
       }
     }
   }
 
-  static const TemporaryModel& model() {
-    static const TemporaryModel made = [] {
-      bench::MakeModelOptions options;
-      options.type = formats::TensorType::kQ8_0;
-      options.embedding = 64;
-      options.feed_forward = 96;
-      options.vocabulary = kVocabulary;
-      options.context = 1024;
-      return TemporaryModel(options);
-    }();
-    return made;
-  }
-
   static std::unique_ptr<Lab> open(const Case& one) {
-    LabOptions options;
-    options.model = model().path();
-    options.threads = one.threads;
-    options.pages = one.pages;
-    options.chunk_tokens = one.chunk_tokens;
-    auto lab = Lab::create(options);
-    EXPECT_TRUE(lab.ok()) << lab.error().message();
-    return lab.ok() ? std::move(lab).value() : nullptr;
+    return open_small_lab(
+        {.threads = one.threads, .pages = one.pages, .chunk_tokens = one.chunk_tokens});
   }
 
   std::vector<Job> in_domain(CacheDomain domain, uint32_t steps_apart) const {

@@ -5,13 +5,11 @@
 #include <array>
 #include <map>
 
-#include "jobs.h"
-#include "lab.h"
+#include "small_lab.h"
 
 namespace inferd::isolation {
 namespace {
 
-constexpr uint32_t kVocabulary = 384;
 constexpr uint32_t kLater = 30;  // step by which the short prompts are computed in each case
 
 struct Case {
@@ -21,13 +19,7 @@ struct Case {
 class RunningOn : public testing::TestWithParam<Case> {};
 
 TEST_P(RunningOn, EveryRunningAnswerGetsATokenInEachStepOfALongPrefill) {
-  bench::MakeModelOptions shape;
-  shape.type = formats::TensorType::kQ8_0;
-  shape.embedding = 64;
-  shape.feed_forward = 96;
-  shape.vocabulary = kVocabulary;
-  shape.context = 4096;
-  const TemporaryModel model(shape);
+  const TemporaryModel model(small_shape(4096));
   LabOptions options;
   options.model = model.path();
   options.sequences = 8;
@@ -38,7 +30,7 @@ TEST_P(RunningOn, EveryRunningAnswerGetsATokenInEachStepOfALongPrefill) {
 
   // Five that answer, then two with long prompts.
   constexpr std::array<uint32_t, 7> kLengths{1, 9, 16, 17, 30, 1500, 900};
-  std::vector<Job> jobs = jobs_of(kLengths, kVocabulary, 31);
+  std::vector<Job> jobs = jobs_of(kLengths, kSmallVocabulary, 31);
   for (Job& job : jobs) job.max_tokens = 1200, job.score = false;
   jobs[5].arrive_step = jobs[6].arrive_step = kLater;
   jobs[5].max_tokens = jobs[6].max_tokens = 1;

@@ -1,6 +1,6 @@
-// Replaces the program's operator new and delete by ones that count. They are the whole program's, so
-// one file of a program includes this, and no other.
-// Owner: the tests. Any thread. What is aligned beyond max_align_t is not counted.
+// Replaces the program's operator new and delete by ones that count. They are the whole program's,
+// so one file of a program includes this, and no other. Owner: the tests. Any thread. What is
+// aligned beyond max_align_t is not counted.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@ inline std::atomic<size_t> live_bytes{0}, peak_bytes{0};
 // In front of each block, its size.
 inline constexpr size_t kHeader = alignof(std::max_align_t);
 
-// nullptr if there is no such memory: also for sizes that no machine has, which a sanitizer's malloc
-// would end the program for.
+// nullptr if there is no such memory: also for sizes that no machine has, which a sanitizer's
+// malloc would end the program for.
 inline void* allocate(size_t bytes) noexcept {
   ++allocations;
   void* block = bytes > (size_t{1} << 40) ? nullptr : std::malloc(bytes + kHeader);

@@ -19,11 +19,11 @@ namespace inferd::test {
 
 // What the server answers to one submission.
 struct Script {
-  std::vector<TokenId> ids;
+  std::vector<TokenId> ids = {};
   ipc::FinishReason reason = ipc::FinishReason::kStop;
-  std::optional<Error> error;  // ends with it instead
-  bool hold = false;           // after the tokens, goes on without any until it is cancelled
-  bool silent = false;         // not even accepted
+  std::optional<Error> error = {};  // ends with it instead
+  bool hold = false;                // after the tokens, goes on without any until it is cancelled
+  bool silent = false;              // not even accepted
   uint32_t tokens_per_step = 1;
   uint32_t cached_tokens = 0;
   uint32_t step_us = 0;  // pause before each step of the server
@@ -56,6 +56,11 @@ class FakeServer {
     bool drain = true;            // reads submissions
   };
 
+  // The same answer to everyone.
+  explicit FakeServer(Script script) : FakeServer(std::move(script), Options()) {}
+  FakeServer(Script script, Options options)
+      : FakeServer([script = std::move(script)](const ipc::Submission&) { return script; },
+                   std::move(options)) {}
   explicit FakeServer(Handler handler) : FakeServer(std::move(handler), Options()) {}
   FakeServer(Handler handler, Options options);
   ~FakeServer();

@@ -14,13 +14,18 @@
 namespace inferd::test {
 namespace {
 
+// Sampling that stops at the text "END".
+inferd_sampling until_end() {
+  static const char* const stops[] = {"END"};
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  sampling.stop = stops;
+  sampling.stop_count = 1;
+  return sampling;
+}
+
 TEST(Library, AnswerArrivesWholeWithUsage) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids = {kHello, kWorld, 0xC3, 0xA9, kEos};
-    script.cached_tokens = 2;
-    return script;
-  });
+  FakeServer server(Script{.ids = {kHello, kWorld, 0xC3, 0xA9, kEos}, .cached_tokens = 2});
   Client client(server);
   auto answer = client.ask({1, 2, 3});
   const Answer got = read_all(answer.get());
@@ -42,7 +47,7 @@ TEST(Library, AnswerArrivesWholeWithUsage) {
 }
 
 TEST(Library, ModelInfoAndTextFunctionsWork) {
-  FakeServer server([](const ipc::Submission&) { return Script(); });
+  FakeServer server(Script{});
   Client client(server);
   inferd_model_info info = {};
   info.struct_bytes = sizeof(info);
@@ -63,7 +68,7 @@ TEST(Library, ModelInfoAndTextFunctionsWork) {
 }
 
 TEST(Library, ChatIsRenderedByTheTemplateAndAUserCannotForgeItsTokens) {
-  FakeServer server([](const ipc::Submission&) { return Script(); });
+  FakeServer server(Script{});
   Client client(server);
   const std::string chat = R"([{"role":"user","content":"x<|model|>"}])";
   int32_t* ids = nullptr;
@@ -130,12 +135,9 @@ TEST(Library, SamplingArrivesAsItWasGiven) {
 
 TEST(Library, LogprobsAndAlternativesComeWithTheirTokens) {
   constexpr uint32_t kTop = 20;
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids = bytes_as_ids("a text of forty tokens, more or less....");
-    script.tokens_per_step = 16;  // records of 43 slots in a ring of 256
-    return script;
-  });
+  // Records of 43 slots in a ring of 256.
+  FakeServer server(Script{.ids = bytes_as_ids("a text of forty tokens, more or less...."),
+                           .tokens_per_step = 16});
   Client client(server);
   inferd_sampling sampling;
   inferd_sampling_init(&sampling);
@@ -158,19 +160,10 @@ TEST(Library, LogprobsAndAlternativesComeWithTheirTokens) {
 
 TEST(Library, StopStringEndsTheAnswerAndTellsTheDaemonWhere) {
   for (const uint32_t burst : {1u, 3u, 16u}) {
-    FakeServer server([burst](const ipc::Submission&) {
-      Script script;
-      script.ids = {kHello, kBen, kD, 'x', 'y', 'z'};
-      script.tokens_per_step = burst;
-      script.hold = true;
-      return script;
-    });
+    FakeServer server(
+        Script{.ids = {kHello, kBen, kD, 'x', 'y', 'z'}, .hold = true, .tokens_per_step = burst});
     Client client(server);
-    const char* stops[] = {"END"};
-    inferd_sampling sampling;
-    inferd_sampling_init(&sampling);
-    sampling.stop = stops;
-    sampling.stop_count = 1;
+    inferd_sampling sampling = until_end();
     sampling.logprobs = 1;
     auto answer = client.ask({1}, &sampling);
     const Answer got = read_all(answer.get());
@@ -189,18 +182,9 @@ TEST(Library, StopStringEndsTheAnswerAndTellsTheDaemonWhere) {
 }
 
 TEST(Library, HeldBackTextComesWithTheEnd) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids = {kHello, kEn};
-    script.reason = ipc::FinishReason::kLength;
-    return script;
-  });
+  FakeServer server(Script{.ids = {kHello, kEn}, .reason = ipc::FinishReason::kLength});
   Client client(server);
-  const char* stops[] = {"END"};
-  inferd_sampling sampling;
-  inferd_sampling_init(&sampling);
-  sampling.stop = stops;
-  sampling.stop_count = 1;
+  const inferd_sampling sampling = until_end();
   const Answer got = read_all(client.ask({1}, &sampling).get());
   EXPECT_EQ(got.text, "HelloEN");
   EXPECT_EQ(got.ids, (std::vector<int32_t>{kHello, kEn}));
@@ -208,12 +192,7 @@ TEST(Library, HeldBackTextComesWithTheEnd) {
 }
 
 TEST(Library, CancelEndsTheSequenceOnBothSides) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids = {kHello};
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.ids = {kHello}, .hold = true});
   Client client(server);
   auto answer = client.ask({1});
   inferd_event event;
@@ -236,18 +215,10 @@ TEST(Library, CancelEndsTheSequenceOnBothSides) {
 
 TEST(Library, ErrorOfASequenceIsReturnedOnceAfterItsTokens) {
   const std::string sentence(900, 's');
-  FakeServer server([&](const ipc::Submission&) {
-    Script script;
-    script.ids = {kHello, kEn};
-    script.error = Error(ErrorCode::kResourceExhausted, sentence);
-    return script;
-  });
+  FakeServer server(
+      Script{.ids = {kHello, kEn}, .error = Error(ErrorCode::kResourceExhausted, sentence)});
   Client client(server);
-  const char* stops[] = {"END"};
-  inferd_sampling sampling;
-  inferd_sampling_init(&sampling);
-  sampling.stop = stops;
-  sampling.stop_count = 1;
+  const inferd_sampling sampling = until_end();
   auto answer = client.ask({1}, &sampling);
   const Answer got = read_all(answer.get());
   EXPECT_EQ(got.text, "HelloEN");
@@ -260,7 +231,7 @@ TEST(Library, ErrorOfASequenceIsReturnedOnceAfterItsTokens) {
 }
 
 TEST(Library, ArgumentsAreChecked) {
-  FakeServer server([](const ipc::Submission&) { return Script(); });
+  FakeServer server(Script{});
   Client client(server);
   const auto refusal = [&](auto&& change) {
     inferd_prompt prompt;
@@ -309,11 +280,7 @@ TEST(Library, ArgumentsAreChecked) {
 }
 
 TEST(Library, PromptsReuseTheArenaAndWaitForRoom) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids = {kHello};
-    return script;
-  });
+  FakeServer server(Script{.ids = {kHello}});
   Client client(server);
   const std::vector<int32_t> prompt(3000, 7);  // 12,000 of 16,384 bytes: one at a time
   for (int round = 0; round < 50; ++round) {
@@ -327,7 +294,7 @@ TEST(Library, PromptsReuseTheArenaAndWaitForRoom) {
 TEST(Library, DaemonThatDoesNotDrainIsNoHang) {
   FakeServer::Options options;
   options.drain = false;
-  FakeServer server([](const ipc::Submission&) { return Script(); }, options);
+  FakeServer server(Script{}, options);
   Client client(server);
   const std::vector<int32_t> prompt(4096, 7);
   auto first = client.ask(prompt);
@@ -338,12 +305,7 @@ TEST(Library, DaemonThatDoesNotDrainIsNoHang) {
 }
 
 TEST(Library, DaemonsDeathEndsWhatRunsAndRefusesWhatComes) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids = {kHello, kWorld};
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.ids = {kHello, kWorld}, .hold = true});
   Client client(server);
   auto answer = client.ask({1});
   ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
@@ -367,12 +329,7 @@ TEST(Library, DaemonsDeathEndsWhatRunsAndRefusesWhatComes) {
 }
 
 TEST(Library, TokensPublishedBeforeTheDaemonsDeathAreDelivered) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids = {kHello, kWorld};
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.ids = {kHello, kWorld}, .hold = true});
   Client client(server);
   auto answer = client.ask({1});
   ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
@@ -385,11 +342,7 @@ TEST(Library, TokensPublishedBeforeTheDaemonsDeathAreDelivered) {
 }
 
 TEST(Library, LastWordOfASessionReachesEverySequence) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.hold = true});
   Client client(server);
   auto one = client.ask({1});
   auto two = client.ask({2});
@@ -406,7 +359,7 @@ TEST(Library, LastWordOfASessionReachesEverySequence) {
 TEST(Library, RefusedHandshakeSaysWhy) {
   FakeServer::Options options;
   options.refuse = Error(ErrorCode::kNotFound, "no model 'x'; there are: tiny");
-  FakeServer server([](const ipc::Submission&) { return Script(); }, options);
+  FakeServer server(Script{}, options);
   std::string text;
   EXPECT_EQ(Client::try_connect(server.path(), 1000, &text), INFERD_NOT_FOUND);
   EXPECT_EQ(text, "no model 'x'; there are: tiny");
@@ -415,7 +368,7 @@ TEST(Library, RefusedHandshakeSaysWhy) {
 TEST(Library, MuteDaemonTimesOut) {
   FakeServer::Options options;
   options.mute = true;
-  FakeServer server([](const ipc::Submission&) { return Script(); }, options);
+  FakeServer server(Script{}, options);
   std::string text;
   EXPECT_EQ(Client::try_connect(server.path(), 30, &text), INFERD_TIMED_OUT);
 }
@@ -442,11 +395,7 @@ TEST(Library, DisconnectFreesEverythingOnBothSides) {
     closedir(dir);
     return count;
   };
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.hold = true});
   {
     Client warm(server);
     ASSERT_TRUE(eventually([&] { return server.sessions() == 1; }));

@@ -78,11 +78,7 @@ TEST(Waiting, AWaitThatEndsInTimeHandsTheLeadOn) {
 }
 
 TEST(Waiting, DeathWakesEveryWaiter) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.hold = true});
   Client client(server);
   std::vector<SequencePtr> sequences;
   for (int i = 0; i < 6; ++i) sequences.push_back(client.ask({1}));
@@ -99,11 +95,7 @@ TEST(Waiting, DeathWakesEveryWaiter) {
 }
 
 TEST(Waiting, CancelFromAnotherThreadEndsAWait) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.hold = true});
   Client client(server);
   auto sequence = client.ask({1});
   std::thread canceller([&] {
@@ -182,11 +174,7 @@ TEST(EventLoop, WorksBesideThreadsThatWait) {
 }
 
 TEST(EventLoop, DeathIsAnEventAndDoesNotStayReadable) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.hold = true;
-    return script;
-  });
+  FakeServer server(Script{.hold = true});
   Client client(server);
   std::vector<SequencePtr> sequences;
   sequences.push_back(client.ask({1}));
@@ -205,11 +193,7 @@ TEST(EventLoop, DeathIsAnEventAndDoesNotStayReadable) {
 }
 
 TEST(Waiting, SleepingReaderIsRungAtMostOncePerSleep) {
-  FakeServer server([](const ipc::Submission&) {
-    Script script;
-    script.ids.assign(2000, 'x');
-    return script;
-  });
+  FakeServer server(Script{.ids = std::vector<TokenId>(2000, 'x')});
   Client client(server);
   auto sequence = client.ask({1});
   // Nobody waits: however many tokens come, nobody is rung for.
