@@ -1,5 +1,6 @@
-"""Writes ids.txt: for each vocabulary that llama.cpp ships, a 32-bit FNV-1a of its ids of every text in corpus.txt.
-Usage: make.py LLAMA_SOURCE (built in LLAMA_SOURCE/build). corpus.txt holds one text a line, in hexadecimal."""
+"""Writes ids.txt: for each vocabulary that llama.cpp ships, a 32-bit FNV-1a of its ids of every text in corpus.txt and
+ill_formed.txt, or "refused". Usage: make.py LLAMA_SOURCE (built in LLAMA_SOURCE/build). Both files hold one text a
+line, in hexadecimal; ill_formed.py writes the second."""
 
 import glob
 import os
@@ -27,9 +28,11 @@ def main(source):
         for path in sorted(glob.glob(os.path.join(source, "models/ggml-vocab-*.gguf"))):
             if "bert" in path:
                 continue  # neither byte-level nor SentencePiece BPE
-            done = subprocess.run([program, path, os.path.join(HERE, "corpus.txt")], check=True, capture_output=True)
             out.write("# " + os.path.basename(path) + "\n")
-            out.writelines(fnv(line) + "\n" for line in done.stdout.split(b"\n")[:-1])
+            for corpus in ("corpus.txt", "ill_formed.txt"):
+                done = subprocess.run([program, path, os.path.join(HERE, corpus)], check=True, capture_output=True)
+                for line in done.stdout.split(b"\n")[:-1]:
+                    out.write(("refused" if line == b"refused" else fnv(line)) + "\n")
 
 
 main(sys.argv[1])

@@ -1,6 +1,7 @@
 // Prints llama.cpp's ids of every text of a corpus (hexadecimal, one a line), without and with names of control
-// tokens recognised. Built and run by make.py.
+// tokens recognised; "refused" where it throws instead. Built and run by make.py.
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -22,9 +23,13 @@ int main(int, char** arguments) {
     }
     for (const bool special : {false, true}) {
       std::vector<llama_token> ids(text.size() + 16);
-      const int count = llama_tokenize(vocabulary, text.data(), static_cast<int>(text.size()), ids.data(),
-                                       static_cast<int>(ids.size()), true, special);
-      for (int i = 0; i < count; ++i) std::printf("%s%d", i > 0 ? " " : "", ids[i]);
+      try {
+        const int count = llama_tokenize(vocabulary, text.data(), static_cast<int>(text.size()), ids.data(),
+                                         static_cast<int>(ids.size()), true, special);
+        for (int i = 0; i < count; ++i) std::printf("%s%d", i > 0 ? " " : "", ids[i]);
+      } catch (const std::exception&) {
+        std::printf("refused");  // a code point beyond U+10FFFF
+      }
       std::puts("");
     }
   }
