@@ -59,6 +59,12 @@ Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& optio
   hello.features_required = kFeaturesNeeded;
   hello.model_name = options.model;
   hello.client_name = options.client_name;
+  if (options.cache_domain.size() > ipc::kNameBytesMax) {
+    return Error(ErrorCode::kNotFound, "no cache domain has a name of more than " +
+                                           std::to_string(ipc::kNameBytesMax) + " bytes");
+  }
+  hello.cache_domain = options.cache_domain;
+  if (!hello.cache_domain.empty()) hello.features_required |= ipc::kFeatureCacheDomain;
   INFERD_ASSIGN(const auto sent, ipc::send_message(socket.get(), ipc::encode_hello(hello)));
   std::vector<std::byte> buffer(ipc::kHandshakeBytesMax);
   // A daemon that refuses before it reads still has its sentence waiting for us.
@@ -145,11 +151,14 @@ Result<Sequence*> Connection::submit(const Draft& draft) {
   record.header = {ipc::kSubmit, ipc::slots_for_bytes(sizeof(record)), 0, draft.flags, 1};
   record.prompt_count = static_cast<uint32_t>(draft.prompt.size());
   record.bias_count = static_cast<uint32_t>(draft.bias.size());
-  INFERD_TRY(ipc::check_submission(record));
+  // To a daemon that does not share with a parent, a fork is a prompt like any other.
+  if ((welcome_.features & ipc::kFeatureFork) == 0) record.parent_cookie = 0;
+  INFERD_TRY(ipc::check_submission(record, welcome_.features));
   const bool logprobs = (draft.flags & ipc::kSubmitLogprobs) != 0;
   DecodeOptions decode;
   decode.strip_space_prefix = !draft.continues_text;
-  TextStream stream(text_->tables(), decode, draft.stop);
+  TextStream stream(text_->tables(), decode, draft.stop, draft.answered);
+  std::vector<TokenId> prompt(draft.prompt.begin(), draft.prompt.end());
 
   const Deadline deadline = std::chrono::steady_clock::now() + kSubmitPatience;
   Lock lock(mutex_);
@@ -169,8 +178,9 @@ Result<Sequence*> Connection::submit(const Draft& draft) {
   }
   const uint64_t cookie = ++last_cookie_;
   record.header.cookie = cookie;
-  auto sequence =
-      std::make_unique<Sequence>(*this, cookie, std::move(stream), logprobs, record.top_logprobs);
+  auto sequence = std::make_unique<Sequence>(
+      *this, cookie, std::move(stream), logprobs, record.top_logprobs,
+      Lineage{std::move(prompt), draft.answered.size(), draft.continues_text});
   sequence->progress_.prompt_tokens = record.prompt_count;
   sequence->progress_.submitted_ns = now_ns();
   blocks_.emplace(cookie, block);

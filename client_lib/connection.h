@@ -53,6 +53,7 @@ struct ConnectOptions {
   std::string client_name;
   int timeout_ms = 5000;
   uint32_t spin_us = 0;
+  std::string cache_domain;
 };
 
 // A submission before it has a place in the arena. `fields` without header and offsets.
@@ -63,6 +64,8 @@ struct Draft {
   std::span<const ipc::LogitBiasEntry> bias;
   std::vector<std::string> stop;
   bool continues_text = false;  // a leading space of the answer belongs to it
+  // A fork's: the end of the prompt that is its parent's answer, in the middle of which it may be.
+  std::span<const TokenId> answered;
 };
 
 class Connection {

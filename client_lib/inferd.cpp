@@ -4,6 +4,8 @@
 
 #include <errno.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -34,6 +36,9 @@ static_assert(INFERD_VERSION_MISMATCH == static_cast<int>(ErrorCode::kVersionMis
 static_assert(INFERD_INTERNAL == static_cast<int>(ErrorCode::kInternal));
 static_assert(sizeof(inferd_logit_bias) == sizeof(ipc::LogitBiasEntry));
 static_assert(INFERD_UNLIMITED_TOKENS == ipc::kUnlimitedTokens);
+static_assert(INFERD_PRIORITY_INTERACTIVE == static_cast<int>(ipc::Priority::kInteractive));
+static_assert(INFERD_PRIORITY_BATCH == static_cast<int>(ipc::Priority::kBatch));
+static_assert(INFERD_PRIORITY_IDLE == static_cast<int>(ipc::Priority::kIdle));
 
 namespace {
 
@@ -82,18 +87,21 @@ inferd_status guarded(inferd_error** out, Body&& body) noexcept {
 
 Error invalid(const std::string& sentence) { return Error(ErrorCode::kInvalidArgument, sentence); }
 
-// Checks a structure that the caller filled: made for this interface, or for a later one whose
-// further fields are all zero.
-Result<void> check_struct(const void* structure, size_t known_bytes, const char* name) {
+// Reads a structure that the caller filled into `known`, which has the defaults: made for this
+// interface, for an earlier one (at least `first_bytes` long), or for a later one whose further
+// fields are all zero.
+template <typename T>
+Result<void> read_struct(const T* structure, size_t first_bytes, const char* name, T& known) {
   size_t bytes;
   std::memcpy(&bytes, structure, sizeof(bytes));
   // No structure will ever be this long: an uninitialised one is told apart from a later one.
   constexpr size_t kLongest = 4096;
-  if (bytes < known_bytes || bytes > kLongest) {
+  if (bytes < first_bytes || bytes > kLongest) {
     return invalid(std::string(name) + ".struct_bytes is not set; call " + name + "_init() first");
   }
-  const auto* at = static_cast<const unsigned char*>(structure);
-  for (size_t i = known_bytes; i < bytes; ++i) {
+  std::memcpy(&known, structure, std::min(bytes, sizeof(T)));
+  const auto* at = reinterpret_cast<const unsigned char*>(structure);
+  for (size_t i = sizeof(T); i < bytes; ++i) {
     if (at[i] != 0) {
       return Error(ErrorCode::kUnsupported, std::string(name) +
                                                 " uses fields that this version of libinferd does "
@@ -101,6 +109,30 @@ Result<void> check_struct(const void* structure, size_t known_bytes, const char*
     }
   }
   return {};
+}
+
+Result<inferd_prompt> read_prompt(const inferd_prompt* given) {
+  inferd_prompt prompt;
+  inferd_prompt_init(&prompt);
+  INFERD_TRY(read_struct(given, sizeof(prompt), "inferd_prompt", prompt));
+  return prompt;
+}
+
+// NULL: the defaults.
+Result<inferd_sampling> read_sampling(const inferd_sampling* given) {
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  if (given == nullptr) return sampling;
+  constexpr size_t kFirstBytes = offsetof(inferd_sampling, priority);
+  INFERD_TRY(read_struct(given, kFirstBytes, "inferd_sampling", sampling));
+  return sampling;
+}
+
+// What `init` puts into a structure of any size: nothing but its size.
+template <typename T>
+void prepare(T* structure, size_t struct_bytes) {
+  std::memset(structure, 0, struct_bytes);
+  std::memcpy(structure, &struct_bytes, sizeof(struct_bytes));
 }
 
 // The same for a structure that the library fills.
@@ -170,6 +202,15 @@ Result<void> fill_draft(const inferd_sampling& s, Draft& draft) {
   f.top_logprobs = s.top_logprobs;
   if (s.logprobs != 0) draft.flags |= ipc::kSubmitLogprobs;
   if (s.ignore_eos != 0) draft.flags |= ipc::kSubmitIgnoreEos;
+  if (s.no_store != 0) draft.flags |= ipc::kSubmitNoStore;
+  if (s.priority > INFERD_PRIORITY_IDLE) return invalid("the priority is none of inferd_priority");
+  if (s.nice < ipc::kNiceMin || s.nice > ipc::kNiceMax) {
+    return invalid("nice must be between " + std::to_string(ipc::kNiceMin) + " and " +
+                   std::to_string(ipc::kNiceMax));
+  }
+  f.priority = static_cast<uint8_t>(s.priority);
+  f.nice = static_cast<int8_t>(s.nice);
+  f.deadline_ms = s.deadline_ms;
   if (s.logit_bias_count > ipc::kLogitBiasesMax) {
     return invalid("at most " + std::to_string(ipc::kLogitBiasesMax) +
                    " logit biases can be given");
@@ -187,22 +228,50 @@ Result<void> fill_draft(const inferd_sampling& s, Draft& draft) {
   return {};
 }
 
-Result<Sequence*> open_sequence(Connection& connection, const inferd_prompt& prompt,
-                                const inferd_sampling& sampling) {
-  INFERD_TRY(check_struct(&prompt, sizeof(prompt), "inferd_prompt"));
-  INFERD_TRY(check_struct(&sampling, sizeof(sampling), "inferd_sampling"));
-  INFERD_ASSIGN(const std::vector<int32_t> ids, prompt_ids(connection, prompt));
-  if (ids.empty()) return invalid("the prompt has no tokens; give at least one");
+Result<void> check_length(const Connection& connection, size_t tokens) {
+  if (tokens == 0) return invalid("the prompt has no tokens; give at least one");
   const uint32_t context = connection.welcome().model.context_tokens;
-  if (context > 0 && ids.size() > context) {
+  if (context > 0 && tokens > context) {
     return Error(ErrorCode::kResourceExhausted,
-                 "the prompt has " + std::to_string(ids.size()) + " tokens; the context holds " +
+                 "the prompt has " + std::to_string(tokens) + " tokens; the context holds " +
                      std::to_string(context) + ", prompt and answer together");
   }
+  return {};
+}
+
+Result<Sequence*> open_sequence(Connection& connection, const inferd_prompt& prompt,
+                                const inferd_sampling& sampling) {
+  INFERD_ASSIGN(const std::vector<int32_t> ids, prompt_ids(connection, prompt));
+  INFERD_TRY(check_length(connection, ids.size()));
   Draft draft;
   draft.prompt = ids;
   draft.continues_text = prompt.chat_json == nullptr;
   INFERD_TRY(fill_draft(sampling, draft));
+  return connection.submit(draft);
+}
+
+Result<Sequence*> fork_sequence(const Sequence& parent, const inferd_prompt* more,
+                                const inferd_sampling& sampling) {
+  Connection& connection = parent.connection();
+  inferd::client_lib::Lineage lineage = parent.lineage();
+  Draft draft;
+  draft.continues_text = lineage.continues_text;
+  if (more != nullptr) {
+    INFERD_ASSIGN(const inferd_prompt prompt, read_prompt(more));
+    if (prompt.chat_json != nullptr) {
+      return invalid("a fork goes on with text or ids; open a new sequence for another chat_json");
+    }
+    INFERD_ASSIGN(const std::vector<int32_t> ids, prompt_ids(connection, prompt));
+    lineage.tokens.insert(lineage.tokens.end(), ids.begin(), ids.end());
+    // Its answer begins behind what was added, as it would behind any text.
+    if (!ids.empty()) lineage.answered = 0;
+    if (!ids.empty()) draft.continues_text = true;
+  }
+  INFERD_TRY(check_length(connection, lineage.tokens.size()));
+  draft.prompt = lineage.tokens;
+  draft.answered = draft.prompt.last(lineage.answered);
+  INFERD_TRY(fill_draft(sampling, draft));
+  draft.fields.parent_cookie = parent.cookie();
   return connection.submit(draft);
 }
 
@@ -225,9 +294,8 @@ const char* inferd_status_name(inferd_status status) noexcept {
   return inferd::error_code_name(static_cast<ErrorCode>(status)).data();
 }
 
-void inferd_connect_options_init(inferd_connect_options* options) noexcept {
-  *options = {};
-  options->struct_bytes = sizeof(*options);
+void inferd_connect_options_init_sized(inferd_connect_options* options, size_t bytes) noexcept {
+  prepare(options, bytes);
 }
 
 inferd_status inferd_connect(const inferd_connect_options* options, inferd_connection** connection,
@@ -238,8 +306,8 @@ inferd_status inferd_connect(const inferd_connect_options* options, inferd_conne
     inferd_connect_options chosen;
     inferd_connect_options_init(&chosen);
     if (options != nullptr) {
-      INFERD_TRY(check_struct(options, sizeof(*options), "inferd_connect_options"));
-      chosen = *options;
+      constexpr size_t kFirstBytes = offsetof(inferd_connect_options, cache_domain);
+      INFERD_TRY(read_struct(options, kFirstBytes, "inferd_connect_options", chosen));
     }
     ConnectOptions inner;
     inner.socket_path = chosen.socket_path;
@@ -249,6 +317,7 @@ inferd_status inferd_connect(const inferd_connect_options* options, inferd_conne
     const uint32_t timeout_ms = chosen.timeout_ms == 0 ? kTimeoutDefaultMs : chosen.timeout_ms;
     inner.timeout_ms = static_cast<int>(std::min<uint32_t>(timeout_ms, INT32_MAX));
     inner.spin_us = chosen.spin_us;
+    if (chosen.cache_domain != nullptr) inner.cache_domain = chosen.cache_domain;
     INFERD_ASSIGN(auto opened, Connection::open(inner));
     *connection = new inferd_connection{std::move(opened)};
     return {};
@@ -321,14 +390,12 @@ inferd_status inferd_render_chat(const inferd_connection* connection, const char
 
 void inferd_free(void* memory) noexcept { std::free(memory); }
 
-void inferd_prompt_init(inferd_prompt* prompt) noexcept {
-  *prompt = {};
-  prompt->struct_bytes = sizeof(*prompt);
+void inferd_prompt_init_sized(inferd_prompt* prompt, size_t bytes) noexcept {
+  prepare(prompt, bytes);
 }
 
-void inferd_sampling_init(inferd_sampling* sampling) noexcept {
-  *sampling = {};
-  sampling->struct_bytes = sizeof(*sampling);
+void inferd_sampling_init_sized(inferd_sampling* sampling, size_t bytes) noexcept {
+  prepare(sampling, bytes);
   sampling->top_p = 1;
   sampling->repetition_penalty = 1;
   sampling->penalty_last_n = 64;
@@ -342,10 +409,23 @@ inferd_status inferd_open(inferd_connection* connection, const inferd_prompt* pr
     if (sequence == nullptr) return invalid("the sequence to fill is NULL");
     *sequence = nullptr;
     if (prompt == nullptr) return invalid("the prompt is NULL");
-    inferd_sampling defaults;
-    inferd_sampling_init(&defaults);
-    INFERD_ASSIGN(Sequence * opened, open_sequence(*connection->impl, *prompt,
-                                                   sampling == nullptr ? defaults : *sampling));
+    INFERD_ASSIGN(const inferd_prompt known_prompt, read_prompt(prompt));
+    INFERD_ASSIGN(const inferd_sampling known, read_sampling(sampling));
+    INFERD_ASSIGN(Sequence * opened, open_sequence(*connection->impl, known_prompt, known));
+    *sequence = to_handle(opened);
+    return {};
+  });
+}
+
+inferd_status inferd_sequence_fork(const inferd_sequence* parent, const inferd_prompt* more,
+                                   const inferd_sampling* sampling, inferd_sequence** sequence,
+                                   inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (sequence == nullptr) return invalid("the sequence to fill is NULL");
+    *sequence = nullptr;
+    if (parent == nullptr) return invalid("the sequence to fork is NULL");
+    INFERD_ASSIGN(const inferd_sampling known, read_sampling(sampling));
+    INFERD_ASSIGN(Sequence * opened, fork_sequence(from_handle(parent), more, known));
     *sequence = to_handle(opened);
     return {};
   });
@@ -383,10 +463,7 @@ const char* inferd_finish_name(inferd_finish finish) noexcept {
   return "";
 }
 
-void inferd_event_init(inferd_event* event) noexcept {
-  *event = {};
-  event->struct_bytes = sizeof(*event);
-}
+void inferd_event_init_sized(inferd_event* event, size_t bytes) noexcept { prepare(event, bytes); }
 
 inferd_status inferd_next(inferd_sequence* sequence, int timeout_ms, inferd_event* event,
                           inferd_error** error) noexcept {

@@ -73,6 +73,12 @@ bool Sequence::fill_event(inferd_event& event, inferd_finish finish) {
   handed_ = stream_.released_tokens() - released_;
   released_ = stream_.released_tokens();
   delivered_.store(released_, std::memory_order_relaxed);
+  if (handed_ > 0) {
+    const std::lock_guard lock(lineage_mutex_);
+    const auto end = work_.ids.begin() + static_cast<std::ptrdiff_t>(handed_);
+    lineage_.tokens.insert(lineage_.tokens.end(), work_.ids.begin(), end);
+    lineage_.answered += handed_;
+  }
   event.text = stream_.text().data();
   event.text_bytes = stream_.text().size();
   event.ids = work_.ids.data();

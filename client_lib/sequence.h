@@ -6,6 +6,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -46,15 +47,23 @@ struct Progress {
   int64_t last_ns = 0;       // arrival of the latest token
 };
 
+// What a fork goes on from.
+struct Lineage {
+  std::vector<TokenId> tokens;  // the prompt, then what was delivered of the answer
+  size_t answered = 0;          // of those, the last ones, in whose text the next token is
+  bool continues_text = false;  // a leading space of the answer belongs to it
+};
+
 class Sequence {
  public:
   Sequence(Connection& connection, uint64_t cookie, TextStream stream, bool logprobs,
-           uint32_t top_logprobs)
+           uint32_t top_logprobs, Lineage lineage)
       : connection_(connection),
         cookie_(cookie),
         top_count_(logprobs ? top_logprobs : 0),
         logprobs_(logprobs),
-        stream_(std::move(stream)) {}
+        stream_(std::move(stream)),
+        lineage_(std::move(lineage)) {}
 
   // As inferd_next(). At most one thread at a time. kTimedOut and kNotFound as Status, not as
   // errors.
@@ -63,6 +72,11 @@ class Sequence {
 
   Connection& connection() const { return connection_; }
   uint64_t cookie() const { return cookie_; }
+  // Any thread.
+  Lineage lineage() const {
+    const std::lock_guard lock(lineage_mutex_);
+    return lineage_;
+  }
   // Tokens handed to the caller. Any thread.
   uint32_t delivered_tokens() const { return delivered_.load(std::memory_order_relaxed); }
 
@@ -96,6 +110,9 @@ class Sequence {
   uint32_t released_ = 0;  // of stream_'s released tokens, those handed out
   bool over_ = false;      // the last event was given
   std::atomic<uint32_t> delivered_{0};
+
+  mutable std::mutex lineage_mutex_;
+  Lineage lineage_;  // under lineage_mutex_: written by the reader, read by who forks
 };
 
 }  // namespace inferd::client_lib

@@ -7,9 +7,10 @@
 namespace inferd::client_lib {
 
 TextStream::TextStream(const TextTables& tables, const DecodeOptions& options,
-                       std::vector<std::string> stops)
+                       std::vector<std::string> stops, std::span<const TokenId> before)
     : decoder_(tables, options), stops_(std::move(stops)) {
   for (const std::string& stop : stops_) INFERD_CHECK(!stop.empty());
+  for (const TokenId id : before) decoder_.push(id);
 }
 
 bool TextStream::push(TokenId id) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -20,9 +21,10 @@ namespace inferd::client_lib {
 
 class TextStream {
  public:
-  // `stops`: no empty strings.
-  TextStream(const TextTables& tables, const DecodeOptions& options,
-             std::vector<std::string> stops);
+  // `stops`: no empty strings. `before`: tokens that the first one pushed goes on from; their text
+  // is given by somebody else, but for a character that they leave incomplete.
+  TextStream(const TextTables& tables, const DecodeOptions& options, std::vector<std::string> stops,
+             std::span<const TokenId> before = {});
 
   // Takes the next token. True if a stop string matched: then no more is to be pushed.
   bool push(TokenId id);

@@ -168,6 +168,8 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
     return Error(ErrorCode::kNotFound, "this daemon has no model '" + printable(hello.model_name) +
                                            "'; it serves '" + facts_.model.name + "'");
   }
+  INFERD_ASSIGN(const CacheDomain domain, shared_domain(connection->socket.native_handle(),
+                                                        connection->peer, hello.cache_domain));
   const ipc::Geometry geometry = session_geometry(
       limits_.sequences_per_session, facts_.running_max, facts_.model.context_tokens);
   INFERD_ASSIGN(std::unique_ptr<ipc::ServerSession> session,
@@ -192,6 +194,8 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
   facts.pid = connection->peer.pid;
   facts.client = printable(hello.client_name);
   facts.connected_ns = clock_.now_ns();
+  facts.domain = domain;
+  facts.privileged = facts.user == UserId(0) || facts.user == facts_.admin;
   connection->in_engine = true;
   // std::function wants to be copied, a session cannot be.
   auto box = std::make_shared<std::unique_ptr<ipc::ServerSession>>(std::move(session));
@@ -201,6 +205,15 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
   log_message(LogLevel::kDebug, connection->described() + " connected: " + facts.client,
               connection->fields());
   return {};
+}
+
+// The domain that a hello names; 0 if it names none.
+Result<CacheDomain> ClientListener::shared_domain(int socket, const ipc::PeerIdentity& peer,
+                                                  const std::string& name) const {
+  if (name.empty()) return CacheDomain();
+  INFERD_ASSIGN(std::vector<gid_t> groups, ipc::peer_groups(socket));
+  groups.push_back(peer.gid);
+  return facts_.cache_domains.shared(name, UserId(peer.uid), groups);
 }
 
 void ClientListener::refuse(const ConnectionPtr& connection, const Error& error) {

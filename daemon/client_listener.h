@@ -19,6 +19,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "daemon/cache_domains.h"
 #include "daemon/config.h"
 #include "daemon/engine_mailbox.h"
 #include "ipc/handshake.h"
@@ -33,6 +34,8 @@ struct WelcomeFacts {
   int text_tables_fd = -1;  // borrowed; read-only and immutable
   uint64_t text_tables_bytes = 0;
   uint32_t running_max = 0;  // sequences that run at once, all sessions together
+  CacheDomains cache_domains;
+  UserId admin;  // the daemon's own user
 };
 
 class ClientListener {
@@ -64,6 +67,8 @@ class ClientListener {
   void on_readable(const ConnectionPtr& connection);
   Result<void> shake_hands(const ConnectionPtr& connection, std::span<const std::byte> message);
   Result<void> check_room(UserId user) const;
+  Result<CacheDomain> shared_domain(int socket, const ipc::PeerIdentity& peer,
+                                    const std::string& name) const;
   void refuse(const ConnectionPtr& connection, const Error& error);
   void drop(const ConnectionPtr& connection, std::string_view reason);
 

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "base/unique_fd.h"
+#include "daemon/config_domains.h"
 #include "daemon/config_reader.h"
 
 namespace inferd::daemon {
@@ -52,6 +53,11 @@ class DocumentReader {
     for (const auto& [key, node] : document) {
       if (key.str() == "model") {
         read_models(node);
+      } else if (key.str() == "cache_domain") {
+        read_cache_domains(node, config_.cache_domains,
+                           [this](const toml::source_region& region, std::string message) {
+                             complain(region, std::move(message));
+                           });
       } else if (!is_section(key.str())) {
         complain(key.source(), unknown_section_message(key.str()));
       } else if (const toml::table* table = node.as_table()) {
@@ -168,6 +174,10 @@ std::optional<std::string> apply_override(std::string_view text, Config& config)
     }
     return unknown_key_message(section, key);
   }
+  if (section == "cache_domain") {
+    return "a cache domain has a table of its own; write [[cache_domain]] in the configuration "
+           "file";
+  }
   if (!is_section(section)) return unknown_section_message(section);
   const KeySpec* spec = find_key(section, key);
   if (spec == nullptr) return unknown_key_message(section, key);
@@ -264,6 +274,11 @@ std::vector<ConfigDifference> config_differences(const Config& from, const Confi
     if (model_text(from, spec) == model_text(to, spec)) continue;
     differences.push_back({"model." + std::string(spec.key), model_text(from, spec),
                            model_text(to, spec), false});
+  }
+  std::string before = written_domains(from.cache_domains);
+  std::string after = written_domains(to.cache_domains);
+  if (before != after) {
+    differences.push_back({"cache_domain", std::move(before), std::move(after), false});
   }
   return differences;
 }

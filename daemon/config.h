@@ -30,6 +30,15 @@ struct Config {
   };
   std::vector<Model> models;
 
+  // Who may ask for a prefix cache in common. Users and groups are names or numbers, not yet looked
+  // up.
+  struct CacheDomain {
+    std::string name;
+    std::vector<std::string> users;
+    std::vector<std::string> groups;
+  };
+  std::vector<CacheDomain> cache_domains;
+
   struct Memory {
     Bytes pool{0};  // 0: worked out from the machine ("auto")
     uint32_t page_tokens = kPageTokens;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/units.h"
+#include "daemon/config_domains.h"
 #include "daemon/logging.h"
 
 namespace inferd::daemon {
@@ -180,6 +181,7 @@ std::string unknown_key_message(std::string_view section, std::string_view key) 
   if (section == "model") {
     for (const ModelKeySpec& spec : model_keys()) here.push_back(spec.key);
   }
+  if (section == "cache_domain") here.assign(kCacheDomainKeys.begin(), kCacheDomainKeys.end());
   for (const KeySpec& spec : config_keys()) {
     if (spec.section == section) here.push_back(spec.key);
     else if (spec.key == key) elsewhere = spec.section;
@@ -204,6 +206,7 @@ std::string unknown_section_message(std::string_view section) {
     }
   }
   sections.push_back("model");
+  sections.push_back("cache_domain");
   std::string message = "unknown section " + quoted(section);
   if (const std::string_view meant = nearest(section, sections); !meant.empty()) {
     return message + "; did you mean " + quoted(meant) + "?";

@@ -55,7 +55,8 @@ type Model (
   loaded: bool
 )
 
-# state: waiting, prefilling, decoding, or paused
+# state: waiting, prefilling, decoding, or paused; priority: interactive, batch, or idle; nice: -20 (first)
+# to 19, within the priority; parent: the sequence that it was forked from, 0 for none
 type Sequence (
   id: int,
   session: int,
@@ -63,6 +64,9 @@ type Sequence (
   uid: int,
   client: string,
   state: string,
+  priority: string,
+  nice: int,
+  parent: int,
   prompt_tokens: int,
   computed_tokens: int,
   cached_tokens: int,
@@ -95,6 +99,10 @@ method Ps() -> (sequences: []Sequence, sessions: []Session)
 
 # Ends a sequence of the caller; any sequence for an administrator
 method Cancel(sequence: int) -> ()
+
+# Changes how urgent a sequence of the caller is, and tells what it is now. A more urgent priority, a lower
+# nice, and other users' sequences are for administrators
+method Renice(sequence: int, priority: ?string, nice: ?int) -> (priority: string, nice: int)
 
 # Walks every invariant of the daemon. Administrators only, as all that follows
 method Verify() -> (ok: bool, violations: []string)

@@ -62,6 +62,9 @@ Json json_of(const SequenceEntry& entry, const SessionFacts* session) {
           {"uid", info.user.value},
           {"client", session != nullptr ? session->client : std::string()},
           {"state", info.paused ? "paused" : std::string(sequence_state_name(info.state))},
+          {"priority", std::string(priority_class_name(info.priority))},
+          {"nice", info.nice},
+          {"parent", info.parent.value},
           {"prompt_tokens", info.stats.prompt_tokens},
           {"computed_tokens", info.stats.computed_tokens},
           {"cached_tokens", info.stats.cached_tokens},
@@ -101,15 +104,16 @@ double ControlService::uptime_s() const { return seconds(clock_.now_ns() - start
 
 const std::vector<ControlService::MethodSpec>& ControlService::methods() {
   static const std::vector<MethodSpec> kMethods{
-      {"Status", &ControlService::status, false, ""},
-      {"List", &ControlService::list, false, ""},
-      {"Ps", &ControlService::ps, false, ""},
-      {"Cancel", &ControlService::cancel, false, "sequence"},
-      {"Verify", &ControlService::verify, true, ""},
-      {"Drain", &ControlService::drain, true, ""},
-      {"Reload", &ControlService::reload, true, ""},
-      {"LogLevel", &ControlService::log_level, true, "level"},
-      {"Metrics", &ControlService::metrics, true, ""},
+      {"Status", &ControlService::status, false, {}},
+      {"List", &ControlService::list, false, {}},
+      {"Ps", &ControlService::ps, false, {}},
+      {"Cancel", &ControlService::cancel, false, {"sequence"}},
+      {"Renice", &ControlService::renice, false, {"sequence", "priority", "nice"}},
+      {"Verify", &ControlService::verify, true, {}},
+      {"Drain", &ControlService::drain, true, {}},
+      {"Reload", &ControlService::reload, true, {}},
+      {"LogLevel", &ControlService::log_level, true, {"level"}},
+      {"Metrics", &ControlService::metrics, true, {}},
   };
   return kMethods;
 }
@@ -168,7 +172,8 @@ void ControlService::handle_control(const Call& call) {
     return;
   }
   for (const auto& [name, value] : call.message.parameters.items()) {
-    if (name == spec->parameter) continue;
+    const auto& taken = spec->parameters;
+    if (std::find(taken.begin(), taken.end(), name) != taken.end()) continue;
     call.reply(service_error("InvalidParameter", {{"parameter", name}}));
     return;
   }
@@ -257,6 +262,41 @@ void ControlService::cancel(const Call& call) {
     const Result<void> cancelled = loop.cancel_sequence(sequence, only);
     std::string message =
         cancelled ? encode_control_reply(Json::object()) : control_error(cancelled.error());
+    boost::asio::post(io, [call, message = std::move(message)] { call.reply(message); });
+  });
+}
+
+void ControlService::renice(const Call& call) {
+  const Json& parameters = call.message.parameters;
+  const auto refuse = [&](std::string_view name) {
+    call.reply(service_error("InvalidParameter", {{"parameter", name}}));
+  };
+  const auto given = [&](const char* name) {
+    const auto found = parameters.find(name);
+    return found == parameters.end() || found->is_null() ? nullptr : &*found;
+  };
+  const Json* id = given("sequence");
+  if (id == nullptr || !id->is_number_unsigned()) return refuse("sequence");
+  StepLoop::Urgency urgency;
+  if (const Json* priority = given("priority")) {
+    if (!priority->is_string()) return refuse("priority");
+    urgency.priority = scheduler::parse_priority_class(priority->get<std::string>());
+    if (!urgency.priority) return refuse("priority");
+  }
+  if (const Json* nice = given("nice")) {
+    if (!nice->is_number_integer()) return refuse("nice");
+    const auto wanted = nice->get<int64_t>();
+    if (wanted < scheduler::kNiceMin || wanted > scheduler::kNiceMax) return refuse("nice");
+    urgency.nice = static_cast<int32_t>(wanted);
+  }
+  mailbox_.post([&io = io_, call, sequence = SequenceId(id->get<uint64_t>()),
+                 urgency](StepLoop& loop) {
+    const auto only = call.privileged ? std::nullopt : std::optional<UserId>(call.caller);
+    const Result<StepLoop::Urgency> now = loop.renice_sequence(sequence, urgency, only);
+    std::string message =
+        now ? encode_control_reply({{"priority", std::string(priority_class_name(*now->priority))},
+                                    {"nice", *now->nice}})
+            : control_error(now.error());
     boost::asio::post(io, [call, message = std::move(message)] { call.reply(message); });
   });
 }

@@ -62,7 +62,7 @@ class ControlService {
     std::string_view name;
     Method method;
     bool privileged;
-    std::string_view parameter;  // the only one that it takes; empty: none
+    std::vector<std::string_view> parameters;  // those that it takes
   };
   static const std::vector<MethodSpec>& methods();
 
@@ -72,6 +72,7 @@ class ControlService {
   void list(const Call& call);
   void ps(const Call& call);
   void cancel(const Call& call);
+  void renice(const Call& call);
   void verify(const Call& call);
   void drain(const Call& call);
   void reload(const Call& call);

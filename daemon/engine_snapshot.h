@@ -23,6 +23,8 @@ struct SessionFacts {
   pid_t pid = 0;
   std::string client;
   int64_t connected_ns = 0;
+  CacheDomain domain{};     // a shared one that it asked for; 0: its user's own
+  bool privileged = false;  // root, or the user that the daemon runs as
 };
 
 // Counters of the step loop, monotonic since start.
@@ -31,6 +33,7 @@ struct LoopCounters {
   uint64_t steps = 0;              // that ran the model
   uint64_t requests = 0;           // accepted
   uint64_t requests_refused = 0;
+  uint64_t requests_overdue = 0;   // not started when their deadline came
   uint64_t sessions = 0;           // ever added
   uint64_t sessions_broken = 0;    // ended for breaking the protocol
   uint64_t sessions_stalled = 0;   // ended for not reading

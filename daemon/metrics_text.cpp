@@ -78,8 +78,11 @@ std::string metrics_text(const EngineSnapshot& snapshot, double uptime_s) {
                 {"owned", pages.owned.value}, {"shared", pages.shared.value},
                 {"cached", pages.cached.value}});
   out.by_label("inferd_requests_total", "counter", "Requests by outcome.", "outcome",
-               {{"accepted", loop.requests}, {"refused", loop.requests_refused},
-                {"finished", scheduler.finished}, {"cancelled", scheduler.cancelled}});
+               {{"accepted", loop.requests},
+                {"refused", loop.requests_refused},
+                {"overdue", loop.requests_overdue},
+                {"finished", scheduler.finished},
+                {"cancelled", scheduler.cancelled}});
   out.by_label("inferd_tokens_total", "counter", "Tokens by kind.", "kind",
                {{"prompt", scheduler.prompt_tokens}, {"computed", scheduler.computed_tokens},
                 {"cached", scheduler.cached_tokens}, {"generated", scheduler.generated_tokens},

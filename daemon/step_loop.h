@@ -83,6 +83,15 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // Ends a sequence for an administrator, or for its own user. Errors: kNotFound (also for another
   // user's sequence), nothing else.
   Result<void> cancel_sequence(SequenceId sequence, std::optional<UserId> only_of_user);
+  // Changes what is given of how urgent a sequence is; without privilege only for the caller's own,
+  // and only to less urgent. Returns what it is now. Errors: kNotFound (also for another user's
+  // sequence), kPermissionDenied.
+  struct Urgency {
+    std::optional<scheduler::PriorityClass> priority;
+    std::optional<int32_t> nice;  // within scheduler::kNiceMin and kNiceMax
+  };
+  Result<Urgency> renice_sequence(SequenceId sequence, Urgency urgency,
+                                  std::optional<UserId> only_of_user);
   // No new requests from now on; the loop stops when the last one has ended. At `deadline_ns`, if
   // given, the rest is ended with a status. A later call may only bring the deadline forward.
   void begin_drain(std::optional<int64_t> deadline_ns);
@@ -127,6 +136,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // step_loop_sessions.cpp
   EngineSession* find_session(SessionId session);
   LiveSequence* find_sequence(SequenceId sequence);
+  Result<LiveSequence*> visible_sequence(SequenceId sequence, std::optional<UserId> only_of_user);
+  void refuse_overdue();
   void finish(LiveSequence& sequence, ipc::FinishReason reason, uint32_t completion_tokens,
               const scheduler::SequenceStats& stats);
   void fail(LiveSequence& sequence, ErrorCode code, std::string_view sentence);

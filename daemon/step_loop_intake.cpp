@@ -4,11 +4,14 @@
 #include <string>
 
 #include "base/check.h"
+#include "daemon/cache_domains.h"
 #include "daemon/step_loop.h"
 
 namespace inferd::daemon {
 
 namespace {
+
+constexpr int64_t kMillisecondNs = 1'000'000;
 
 engine::SamplingParams sampling_params(const ipc::Submission& submission) {
   const ipc::SubmitRecord& fields = submission.fields;
@@ -36,6 +39,11 @@ std::vector<engine::LogitBias> logit_biases(const ipc::Submission& submission) {
   }
   return biases;
 }
+
+static_assert(int(ipc::Priority::kInteractive) == int(scheduler::PriorityClass::kInteractive));
+static_assert(int(ipc::Priority::kBatch) == int(scheduler::PriorityClass::kBatch));
+static_assert(int(ipc::Priority::kIdle) == int(scheduler::PriorityClass::kIdle));
+static_assert(ipc::kNiceMin == scheduler::kNiceMin && ipc::kNiceMax == scheduler::kNiceMax);
 
 Error outside_vocabulary(std::string_view what, TokenId token, uint32_t vocabulary) {
   return Error(ErrorCode::kInvalidArgument,
@@ -101,6 +109,10 @@ Result<void> StepLoop::admit(const ipc::Submission& submission) {
   if (session.find_cookie(submission.cookie) != nullptr) {
     return Error(ErrorCode::kInvalidArgument, "two running requests have the same cookie");
   }
+  if (submission.fields.nice < 0 && !session.facts().privileged) {
+    return Error(ErrorCode::kPermissionDenied,
+                 "nice below 0 is for root and the user that the daemon runs as; use 0 to 19");
+  }
   INFERD_TRY(check_tokens(submission));
   auto sequence = std::make_unique<LiveSequence>();
   sequence->id = SequenceId(next_sequence_);
@@ -132,8 +144,20 @@ Result<void> StepLoop::submit_to_scheduler(const ipc::Submission& submission,
   request.sequence = sequence.id;
   request.session = sequence.session;
   request.user = draining_session_->facts().user;
-  // A user's prefixes are found by that user alone. (0 is no domain, but may be a user.)
-  if (limits_.prefix_cache) request.domain = CacheDomain((uint64_t{1} << 32) | request.user.value);
+  if (limits_.prefix_cache && !submission.no_store()) {
+    const CacheDomain shared = draining_session_->facts().domain;
+    request.domain = shared.value != 0 ? shared : CacheDomains::of_user(request.user);
+  }
+  request.priority = static_cast<scheduler::PriorityClass>(submission.fields.priority);
+  request.nice = submission.fields.nice;
+  if (submission.fields.deadline_ms != 0) {
+    request.deadline_ns =
+        parts_.clock.now_ns() + int64_t{submission.fields.deadline_ms} * kMillisecondNs;
+  }
+  if (submission.fields.parent_cookie != 0) {
+    const LiveSequence* parent = draining_session_->find_cookie(submission.fields.parent_cookie);
+    if (parent != nullptr) request.parent = parent->id;
+  }
   request.prompt = submission.prompt;
   request.max_tokens = submission.fields.max_tokens;
   stop_tokens_.assign(submission.stop_tokens.begin(), submission.stop_tokens.end());

@@ -90,7 +90,8 @@ void StepLoop::forget(LiveSequence& sequence) {
   live_.erase(sequence.id);
 }
 
-Result<void> StepLoop::cancel_sequence(SequenceId sequence, std::optional<UserId> only_of_user) {
+Result<LiveSequence*> StepLoop::visible_sequence(SequenceId sequence,
+                                                 std::optional<UserId> only_of_user) {
   LiveSequence* live = find_sequence(sequence);
   const EngineSession* session = live == nullptr ? nullptr : find_session(live->session);
   const bool visible = session != nullptr && !session->ended &&
@@ -100,8 +101,44 @@ Result<void> StepLoop::cancel_sequence(SequenceId sequence, std::optional<UserId
                                            std::to_string(sequence.value) +
                                            "; `inferctl ps` lists them");
   }
+  return live;
+}
+
+Result<void> StepLoop::cancel_sequence(SequenceId sequence, std::optional<UserId> only_of_user) {
+  INFERD_ASSIGN(LiveSequence* const live, visible_sequence(sequence, only_of_user));
   cancel_live(*live, ipc::FinishReason::kCancelled, live->published);
   return {};
+}
+
+Result<StepLoop::Urgency> StepLoop::renice_sequence(SequenceId sequence, Urgency urgency,
+                                                    std::optional<UserId> only_of_user) {
+  INFERD_ASSIGN(const LiveSequence* const live, visible_sequence(sequence, only_of_user));
+  const auto info = parts_.scheduler.info(live->id);
+  INFERD_CHECK(info.has_value());
+  const scheduler::PriorityClass priority = urgency.priority.value_or(info->priority);
+  const int32_t nice = urgency.nice.value_or(info->nice);
+  if (only_of_user && (priority < info->priority || nice < info->nice)) {
+    return Error(ErrorCode::kPermissionDenied,
+                 "sequence " + std::to_string(sequence.value) + " is " +
+                     std::string(scheduler::priority_class_name(info->priority)) + " with nice " +
+                     std::to_string(info->nice) +
+                     "; making it more urgent is for root and the daemon's own user; try sudo");
+  }
+  parts_.scheduler.renice(live->id, priority, nice);
+  return Urgency{priority, nice};
+}
+
+// Requests whose deadline came before their turn.
+void StepLoop::refuse_overdue() {
+  while (const std::optional<SequenceId> overdue = parts_.scheduler.overdue()) {
+    LiveSequence* sequence = find_sequence(*overdue);
+    INFERD_CHECK(sequence != nullptr);
+    parts_.scheduler.cancel(*overdue);
+    ++counters_.requests_overdue;
+    fail(*sequence, ErrorCode::kTimedOut,
+         "the request had not started when its deadline came, since others were first: try again "
+         "later, or give it a longer one");
+  }
 }
 
 void StepLoop::end_session(EngineSession& session, ErrorCode code, std::string_view sentence) {

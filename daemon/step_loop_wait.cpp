@@ -68,6 +68,8 @@ int StepLoop::wait_timeout_ms(int64_t now_ns) const {
     timeout_ns = std::min(timeout_ns, std::clamp(stalled_ns / 8, kMillisecondNs,
                                                  50 * kMillisecondNs));
   }
+  const int64_t deadline_ns = parts_.scheduler.deadline_next_ns();
+  if (deadline_ns != INT64_MAX) timeout_ns = std::min(timeout_ns, deadline_ns - now_ns);
   if (drain_deadline_ns_) timeout_ns = std::min(timeout_ns, *drain_deadline_ns_ - now_ns);
   if (pages_to_give_back_) {
     timeout_ns = std::min(timeout_ns, idle_since_ns_ + kGiveBackAfterNs - now_ns);

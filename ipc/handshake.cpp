@@ -108,7 +108,8 @@ Error version_mismatch(const MessageHeader& header, const char* peer, const char
 
 std::vector<std::byte> encode_hello(const Hello& hello) {
   const std::string_view strings[] = {cut_to(hello.model_name, kNameBytesMax),
-                                      cut_to(hello.client_name, kNameBytesMax)};
+                                      cut_to(hello.client_name, kNameBytesMax),
+                                      cut_to(hello.cache_domain, kNameBytesMax)};
   HelloFixed fixed = {};
   fixed.features_offered = hello.features_offered;
   fixed.features_required = hello.features_required;
@@ -118,6 +119,7 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
   fixed.finished_bytes = sizeof(FinishedRecord);
   fixed.model_name_bytes = static_cast<uint16_t>(strings[0].size());
   fixed.client_name_bytes = static_cast<uint16_t>(strings[1].size());
+  fixed.cache_domain_bytes = static_cast<uint16_t>(strings[2].size());
   return encode(fixed, kMessageHello, strings);
 }
 
@@ -161,7 +163,8 @@ Result<Hello> decode_hello(std::span<const std::byte> message) {
   if (header.version_major != kVersionMajor) return version_mismatch(header, "client", "daemon");
   if (header.type != kMessageHello) return malformed("it is no hello");
   INFERD_ASSIGN(const HelloFixed fixed, read_fixed<HelloFixed>(message, header));
-  if (fixed.flags != 0 || fixed.reserved[0] != 0 || fixed.reserved[1] != 0) {
+  if (fixed.flags != 0 || fixed.reserved != 0 || fixed.reserved0[0] != 0 ||
+      fixed.reserved0[1] != 0 || fixed.reserved0[2] != 0) {
     return Error(ErrorCode::kUnsupported,
                  "the client's hello has flags that this daemon does not know");
   }
@@ -175,8 +178,12 @@ Result<Hello> decode_hello(std::span<const std::byte> message) {
                  "the client's records have other sizes than this daemon's; "
                  "install the same release of both");
   }
-  if (fixed.model_name_bytes > kNameBytesMax || fixed.client_name_bytes > kNameBytesMax) {
+  if (fixed.model_name_bytes > kNameBytesMax || fixed.client_name_bytes > kNameBytesMax ||
+      fixed.cache_domain_bytes > kNameBytesMax) {
     return malformed("a name is longer than " + std::to_string(kNameBytesMax) + " bytes");
+  }
+  if (fixed.cache_domain_bytes != 0 && (fixed.features_offered & kFeatureCacheDomain) == 0) {
+    return malformed("it names a cache domain without the feature for it");
   }
   Hello hello;
   hello.features_offered = fixed.features_offered;
@@ -184,6 +191,7 @@ Result<Hello> decode_hello(std::span<const std::byte> message) {
   StringReader strings(message, header.fixed_bytes);
   INFERD_ASSIGN(hello.model_name, strings.next(fixed.model_name_bytes));
   INFERD_ASSIGN(hello.client_name, strings.next(fixed.client_name_bytes));
+  INFERD_ASSIGN(hello.cache_domain, strings.next(fixed.cache_domain_bytes));
   INFERD_TRY(strings.end());
   return hello;
 }

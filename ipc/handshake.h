@@ -27,9 +27,13 @@ inline constexpr size_t kNameBytesMax = 255;  // of each string but the refusal'
 
 // Feature bits. A side offers what it can do and names what it cannot do without.
 inline constexpr uint64_t kFeatureTextTables = 1u << 0;  // tokenizer and template as a sealed memfd
-inline constexpr uint64_t kFeatureDelivered = 1u
-                                              << 1;  // kDelivered records, truncation by the client
-inline constexpr uint64_t kFeatures = kFeatureTextTables | kFeatureDelivered;  // of this build
+inline constexpr uint64_t kFeatureDelivered = 1u << 1;   // kDelivered, truncation by the client
+inline constexpr uint64_t kFeatureUrgency = 1u << 2;  // priority, nice and deadline of a submission
+inline constexpr uint64_t kFeatureFork = 1u << 3;     // parent of a submission
+// The hello may name a shared cache domain, a submission may have kSubmitNoStore.
+inline constexpr uint64_t kFeatureCacheDomain = 1u << 4;
+inline constexpr uint64_t kFeatures = kFeatureTextTables | kFeatureDelivered | kFeatureUrgency |
+                                      kFeatureFork | kFeatureCacheDomain;  // of this build
 
 inline constexpr uint16_t kMessageHello = 1;
 inline constexpr uint16_t kMessageWelcome = 2;
@@ -58,7 +62,9 @@ struct HelloFixed {
   uint16_t finished_bytes;  // sizeof(FinishedRecord)
   uint16_t model_name_bytes;
   uint16_t client_name_bytes;
-  uint64_t reserved[2];
+  uint16_t cache_domain_bytes;  // with kFeatureCacheDomain, else 0
+  uint16_t reserved0[3];
+  uint64_t reserved;
 };
 static_assert(sizeof(HelloFixed) == 72);
 static_assert(offsetof(HelloFixed, flags) == 40 && offsetof(HelloFixed, model_name_bytes) == 52);
@@ -111,6 +117,9 @@ struct Hello {
   uint64_t features_required = kFeatures;
   std::string model_name;   // empty: the daemon's first model
   std::string client_name;  // for people to read
+  // Shared cache domain that its requests belong to; empty: the user's own. One that is asked for
+  // without kFeatureCacheDomain is malformed.
+  std::string cache_domain;
 };
 
 struct ModelInfo {

@@ -65,6 +65,7 @@ Result<std::unique_ptr<ServerSession>> ServerSession::create(const Geometry& geo
   std::unique_ptr<ServerSession> session(new ServerSession);
   session->geometry_ = geometry;
   session->id_ = id;
+  session->features_ = features;
   INFERD_ASSIGN(session->client_region_,
                 SharedRegion::create("inferd-client", geometry.client_region_bytes()));
   INFERD_ASSIGN(session->token_region_,
@@ -203,7 +204,7 @@ uint32_t ServerSession::handle_record(DrainScratch& scratch, SubmissionVisitor& 
 
 void ServerSession::handle_submit(const SubmitRecord& fields, DrainScratch& scratch,
                                   SubmissionVisitor& visitor) {
-  auto checked = check_submission(fields);
+  auto checked = check_submission(fields, features_);
   if (checked.ok()) checked = copy_arena(fields, scratch);
   if (!checked.ok()) {
     visitor.on_refused(fields.header.cookie, checked.error());

@@ -39,6 +39,7 @@ struct Submission {
   std::span<const LogitBiasEntry> logit_bias;  // [0, kLogitBiasesMax]
 
   bool want_logprobs() const { return (fields.header.flags & kSubmitLogprobs) != 0; }
+  bool no_store() const { return (fields.header.flags & kSubmitNoStore) != 0; }
   bool ignore_eos() const { return (fields.header.flags & kSubmitIgnoreEos) != 0; }
 };
 
@@ -170,6 +171,7 @@ class ServerSession {
 
   Geometry geometry_;
   SessionId id_;
+  uint64_t features_ = 0;
   SharedRegion client_region_;
   SharedRegion token_region_;
   UniqueFd token_reader_;  // read-only descriptor of the token region, for the client

@@ -143,6 +143,22 @@ Result<PeerIdentity> peer_identity(int socket) {
   return PeerIdentity{credentials.pid, credentials.uid, credentials.gid};
 }
 
+Result<std::vector<gid_t>> peer_groups(int socket) {
+  std::vector<gid_t> groups(32);
+  for (;;) {
+    auto bytes = static_cast<socklen_t>(groups.size() * sizeof(gid_t));
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups.data(), &bytes) == 0) {
+      groups.resize(bytes / sizeof(gid_t));
+      return groups;
+    }
+    // ERANGE: the kernel stored how many bytes it takes.
+    if (errno != ERANGE || bytes <= groups.size() * sizeof(gid_t)) {
+      return errno_error("cannot learn the groups of who is connected (SO_PEERGROUPS)", errno);
+    }
+    groups.resize(bytes / sizeof(gid_t));
+  }
+}
+
 Result<UniqueFd> listen_at(const std::string& path, int backlog) {
   INFERD_ASSIGN(const sockaddr_un address, address_of(path));
   struct stat status = {};

@@ -46,6 +46,8 @@ struct PeerIdentity {
   gid_t gid = 0;
 };
 Result<PeerIdentity> peer_identity(int socket);
+// The supplementary groups that the peer had at that moment (SO_PEERGROUPS).
+Result<std::vector<gid_t>> peer_groups(int socket);
 
 // A listening socket at `path` (mode as the umask says). A socket file that nobody listens on is
 // replaced; one that is in use is kUnavailable. Non-blocking. Errors: kInvalidArgument (path too

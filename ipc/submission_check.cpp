@@ -4,26 +4,53 @@
 #include <iterator>
 #include <string>
 
+#include "ipc/handshake.h"
+
 namespace inferd::ipc {
 namespace {
 
 Error refused(const std::string& sentence) { return Error(ErrorCode::kInvalidArgument, sentence); }
 
+Error without_feature(const std::string& what) {
+  return Error(ErrorCode::kUnsupported,
+               "client library and daemon did not agree on " + what +
+                   "; use a client library and a daemon of the same version");
+}
+
+// Class, deadline, parent and storage: fields that came with features of their own.
+Result<void> check_features(const SubmitRecord& f, uint64_t features) {
+  const bool urgency = f.priority != 0 || f.nice != 0 || f.deadline_ms != 0;
+  if (urgency && (features & kFeatureUrgency) == 0) return without_feature("classes and deadlines");
+  if (f.parent_cookie != 0 && (features & kFeatureFork) == 0) return without_feature("forks");
+  if ((f.header.flags & kSubmitNoStore) != 0 && (features & kFeatureCacheDomain) == 0) {
+    return without_feature("requests that leave nothing in the cache");
+  }
+  if (f.priority > static_cast<uint8_t>(Priority::kIdle)) {
+    return refused("the priority must be interactive, batch or idle");
+  }
+  if (f.nice < kNiceMin || f.nice > kNiceMax) {
+    return refused("nice must be between " + std::to_string(kNiceMin) + " and " +
+                   std::to_string(kNiceMax));
+  }
+  return {};
+}
+
 }  // namespace
 
-Result<void> check_submission(const SubmitRecord& f) {
+Result<void> check_submission(const SubmitRecord& f, uint64_t features) {
   if ((f.header.flags & ~kSubmitKnownFlags) != 0) {
     return Error(ErrorCode::kUnsupported,
                  "the submission has flags that this daemon does not know; "
                  "use a client library and a daemon of the same version");
   }
-  if (f.header.reserved != 0 || f.reserved0 != 0 ||
+  if (f.header.reserved != 0 || f.reserved0 != 0 || f.reserved1 != 0 ||
       std::any_of(std::begin(f.reserved), std::end(f.reserved),
                   [](uint64_t w) { return w != 0; })) {
     return Error(ErrorCode::kUnsupported,
                  "the submission uses fields that this daemon does not know; "
                  "use a client library and a daemon of the same version");
   }
+  INFERD_TRY(check_features(f, features));
   if (f.header.cookie == 0) return refused("the submission has no cookie");
   if (f.prompt_count == 0) return refused("the prompt has no tokens; give at least one");
   if (f.max_tokens == 0) return refused("max_tokens must be at least 1");

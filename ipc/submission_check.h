@@ -9,7 +9,7 @@
 namespace inferd::ipc {
 
 // kInvalidArgument with a sentence that names the parameter and its range; kUnsupported for flags
-// and fields that this build does not know.
-Result<void> check_submission(const SubmitRecord& fields);
+// and fields that this build does not know, or that are none of the session's `features`.
+Result<void> check_submission(const SubmitRecord& fields, uint64_t features);
 
 }  // namespace inferd::ipc

@@ -134,7 +134,18 @@ static_assert(sizeof(RecordHeader) == 16);
 
 inline constexpr uint32_t kSubmitLogprobs = 1u << 0;   // report each token's log probability
 inline constexpr uint32_t kSubmitIgnoreEos = 1u << 1;  // go on past end-of-answer tokens
-inline constexpr uint32_t kSubmitKnownFlags = kSubmitLogprobs | kSubmitIgnoreEos;
+// Neither takes cached prefixes nor leaves any: with kFeatureCacheDomain.
+inline constexpr uint32_t kSubmitNoStore = 1u << 2;
+inline constexpr uint32_t kSubmitKnownFlags = kSubmitLogprobs | kSubmitIgnoreEos | kSubmitNoStore;
+
+// How urgent a submission is. The numbers are those of inferd_priority.
+enum class Priority : uint8_t {
+  kInteractive = 0,  // somebody waits for each token
+  kBatch = 1,        // somebody waits for the end
+  kIdle = 2,         // with what nobody else wants
+};
+inline constexpr int32_t kNiceMin = -20;
+inline constexpr int32_t kNiceMax = 19;
 
 // A new sequence. Offsets are bytes from the start of the arena, multiples of 4. What they point at
 // must stay as it is until kAccepted or kError answers; then the client may use the bytes again.
@@ -158,8 +169,16 @@ struct SubmitRecord {
   uint32_t top_k;
   uint32_t penalty_last_n;
   uint32_t top_logprobs;  // needs kSubmitLogprobs
-  uint32_t reserved0;
-  uint64_t reserved[4];
+  uint8_t priority;       // Priority; this and the next two with kFeatureUrgency, else 0
+  int8_t nice;            // within the class: kNiceMin (first) to kNiceMax
+  uint16_t reserved0;
+  // The running sequence that this one was forked from, with kFeatureFork; 0: none. A hint: what
+  // the daemon has computed for the tokens that both begin with is shared. It may have ended, or be
+  // another's cookie: then nothing is shared.
+  uint64_t parent_cookie;
+  uint32_t deadline_ms;  // refused if it has not started so long after it was drained; 0: none
+  uint32_t reserved1;
+  uint64_t reserved[2];
 };
 static_assert(sizeof(SubmitRecord) == 128);
 static_assert(offsetof(SubmitRecord, prompt_offset) == 16);
@@ -167,7 +186,9 @@ static_assert(offsetof(SubmitRecord, max_tokens) == 40);
 static_assert(offsetof(SubmitRecord, seed) == 48);
 static_assert(offsetof(SubmitRecord, temperature) == 56);
 static_assert(offsetof(SubmitRecord, top_k) == 80);
-static_assert(offsetof(SubmitRecord, reserved) == 96);
+static_assert(offsetof(SubmitRecord, priority) == 92);
+static_assert(offsetof(SubmitRecord, parent_cookie) == 96);
+static_assert(offsetof(SubmitRecord, reserved) == 112);
 
 struct LogitBiasEntry {
   int32_t token;

@@ -32,6 +32,14 @@ std::string_view priority_class_name(PriorityClass priority) noexcept {
   return "unknown";
 }
 
+std::optional<PriorityClass> parse_priority_class(std::string_view name) noexcept {
+  for (uint8_t i = 0; i < kPriorityClasses; ++i) {
+    const auto priority = static_cast<PriorityClass>(i);
+    if (priority_class_name(priority) == name) return priority;
+  }
+  return std::nullopt;
+}
+
 std::string_view sequence_state_name(SequenceState state) noexcept {
   switch (state) {
     case SequenceState::kWaiting:

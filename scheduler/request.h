@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -26,6 +27,7 @@ enum class PriorityClass : uint8_t {
 inline constexpr uint8_t kPriorityClasses = 3;
 // "interactive", "batch", "idle": a static string.
 std::string_view priority_class_name(PriorityClass priority) noexcept;
+std::optional<PriorityClass> parse_priority_class(std::string_view name) noexcept;
 
 // One sequence to compute and continue. submit() copies what the spans refer to.
 struct Request {

@@ -158,6 +158,13 @@ class Daemon:
         self.process.send_signal(which)
         return self.process.wait(PATIENCE_S)
 
+    def ctl_as(self, uid, *arguments, groups=()):
+        """inferctl as another user. Needs root, and a daemon with access = "all"."""
+        os.chmod(self.folder, 0o755)
+        return subprocess.run([binary("inferctl"), *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                              env=self.environment(), timeout=PATIENCE_S, user=uid, group=uid,
+                              extra_groups=list(groups))
+
     def stop(self):
         """Ends the daemon; it must have lived until now and must end cleanly."""
         if self.process.poll() is None:

@@ -54,6 +54,69 @@ Result<inferd_logit_bias> parse_logit_bias(const std::string& text) {
       "--logit-bias takes a token id and a number, as in 42=-1.5 or 42=-inf, not '" + text + "'");
 }
 
+Result<inferd_priority> parse_priority(const std::string& text) {
+  if (text == "interactive") return INFERD_PRIORITY_INTERACTIVE;
+  if (text == "batch") return INFERD_PRIORITY_BATCH;
+  if (text == "idle") return INFERD_PRIORITY_IDLE;
+  return Error(ErrorCode::kInvalidArgument,
+               "--priority is interactive, batch or idle, not '" + text + "'");
+}
+
+// Reads the answer of a sequence to its end.
+Result<Answer> read_sequence(const Sequence& sequence,
+                             const std::function<void(std::string_view)>& on_text) {
+  inferd_error* error = nullptr;
+  Answer answer;
+  bool cancelled = false;
+  while (answer.finish == INFERD_FINISH_NONE) {
+    inferd_event event;
+    inferd_event_init(&event);
+    const inferd_status status = inferd_next(sequence.get(), kInterruptCheckMs, &event, &error);
+    if (InterruptScope::interrupted() && !cancelled) {
+      inferd_cancel(sequence.get());
+      cancelled = true;
+    }
+    if (status == INFERD_TIMED_OUT && error == nullptr) continue;
+    if (status != INFERD_OK) return take_error(status, error);
+    answer.ids.insert(answer.ids.end(), event.ids, event.ids + event.ids_count);
+    if (event.logprobs != nullptr) {
+      answer.logprobs.insert(answer.logprobs.end(), event.logprobs,
+                             event.logprobs + event.ids_count);
+    }
+    if (event.top_logprobs != nullptr) {
+      answer.top_logprobs_count = event.top_logprobs_count;
+      answer.top_logprobs.insert(answer.top_logprobs.end(), event.top_logprobs,
+                                 event.top_logprobs + event.ids_count * event.top_logprobs_count);
+    }
+    const std::string_view piece(event.text, event.text_bytes);
+    answer.text += piece;
+    if (!piece.empty() && on_text) on_text(piece);
+    answer.finish = event.finish;
+  }
+  answer.usage.struct_bytes = sizeof answer.usage;
+  const inferd_status status = inferd_get_usage(sequence.get(), &answer.usage, &error);
+  if (status != INFERD_OK) return take_error(status, error);
+  return answer;
+}
+
+Result<Sequence> open_sequence(const Connection& connection, const inferd_prompt& prompt,
+                               const inferd_sampling* sampling) {
+  inferd_sequence* handle = nullptr;
+  inferd_error* error = nullptr;
+  const inferd_status status = inferd_open(connection.get(), &prompt, sampling, &handle, &error);
+  if (status != INFERD_OK) return take_error(status, error);
+  return Sequence(handle);
+}
+
+Result<Sequence> fork_sequence(const Sequence& parent, const inferd_sampling* sampling) {
+  inferd_sequence* handle = nullptr;
+  inferd_error* error = nullptr;
+  const inferd_status status =
+      inferd_sequence_fork(parent.get(), nullptr, sampling, &handle, &error);
+  if (status != INFERD_OK) return take_error(status, error);
+  return Sequence(handle);
+}
+
 }  // namespace
 
 Result<Sampling> Sampling::from_arguments(const Arguments& arguments) {
@@ -77,6 +140,14 @@ Result<Sampling> Sampling::from_arguments(const Arguments& arguments) {
                 arguments.unsigned_number("seed", s.seed, 0, std::numeric_limits<uint64_t>::max()));
   INFERD_ASSIGN(const uint64_t max_tokens,
                 arguments.unsigned_number("max-tokens", s.max_tokens, 1, kUint32Max));
+  if (const auto priority = arguments.text("priority")) {
+    INFERD_ASSIGN(s.priority, parse_priority(*priority));
+  }
+  INFERD_ASSIGN(const int64_t nice, arguments.whole_number("nice", 0, -20, 19));
+  INFERD_ASSIGN(const uint64_t deadline, arguments.unsigned_number("deadline", 0, 1, kUint32Max));
+  s.nice = static_cast<int32_t>(nice);
+  s.deadline_ms = static_cast<uint32_t>(deadline);
+  s.no_store = arguments.has("no-store") ? 1 : 0;
   s.temperature = static_cast<float>(temperature);
   s.top_k = static_cast<uint32_t>(top_k);
   s.top_p = static_cast<float>(top_p);
@@ -120,43 +191,26 @@ Result<Answer> read_answer(const Connection& connection, const inferd_prompt& pr
                            const inferd_sampling* sampling,
                            const std::function<void(std::string_view)>& on_text) {
   const InterruptScope interrupts;
-  inferd_sequence* handle = nullptr;
-  inferd_error* error = nullptr;
-  inferd_status status = inferd_open(connection.get(), &prompt, sampling, &handle, &error);
-  if (status != INFERD_OK) return take_error(status, error);
-  const Sequence sequence(handle);
+  INFERD_ASSIGN(const Sequence sequence, open_sequence(connection, prompt, sampling));
+  return read_sequence(sequence, on_text);
+}
 
-  Answer answer;
-  bool cancelled = false;
-  while (answer.finish == INFERD_FINISH_NONE) {
-    inferd_event event{};
-    event.struct_bytes = sizeof event;
-    status = inferd_next(sequence.get(), kInterruptCheckMs, &event, &error);
-    if (InterruptScope::interrupted() && !cancelled) {
-      inferd_cancel(sequence.get());
-      cancelled = true;
-    }
-    if (status == INFERD_TIMED_OUT) continue;
-    if (status != INFERD_OK) return take_error(status, error);
-    answer.ids.insert(answer.ids.end(), event.ids, event.ids + event.ids_count);
-    if (event.logprobs != nullptr) {
-      answer.logprobs.insert(answer.logprobs.end(), event.logprobs,
-                             event.logprobs + event.ids_count);
-    }
-    if (event.top_logprobs != nullptr) {
-      answer.top_logprobs_count = event.top_logprobs_count;
-      answer.top_logprobs.insert(answer.top_logprobs.end(), event.top_logprobs,
-                                 event.top_logprobs + event.ids_count * event.top_logprobs_count);
-    }
-    const std::string_view piece(event.text, event.text_bytes);
-    answer.text += piece;
-    if (!piece.empty() && on_text) on_text(piece);
-    answer.finish = event.finish;
+Result<std::vector<Answer>> read_answers(const Connection& connection, const inferd_prompt& prompt,
+                                         Sampling& sampling, uint32_t count) {
+  const InterruptScope interrupts;
+  std::vector<Sequence> sequences;
+  for (uint32_t branch = 0; branch < count; ++branch) {
+    sampling.set_branch(branch);
+    INFERD_ASSIGN(Sequence opened, branch == 0 ? open_sequence(connection, prompt, sampling.get())
+                                               : fork_sequence(sequences.front(), sampling.get()));
+    sequences.push_back(std::move(opened));
   }
-  answer.usage.struct_bytes = sizeof answer.usage;
-  status = inferd_get_usage(sequence.get(), &answer.usage, &error);
-  if (status != INFERD_OK) return take_error(status, error);
-  return answer;
+  std::vector<Answer> answers;
+  for (const Sequence& sequence : sequences) {
+    INFERD_ASSIGN(Answer answer, read_sequence(sequence, {}));
+    answers.push_back(std::move(answer));
+  }
+  return answers;
 }
 
 Result<std::string> chat_request(const nlohmann::ordered_json& messages) {

@@ -29,6 +29,13 @@ inline constexpr OptionSpec kSamplingOptions[] = {
     {"seed", "N", "equal seeds give equal answers (default 0)"},
     {"max-tokens", "N", "end the answer after N tokens (default: at the context's end)"},
     {"stop", "TEXT", "end the answer before this text", true},
+    {"priority", "CLASS",
+     "interactive (default), batch, or idle: who is served first, and who gets what is left"},
+    {"nice", "N", "within the class, from -20 (first; for root) to 19 (default 0)"},
+    {"deadline", "MS", "give up if the answer has not been begun by then (default: wait)"},
+    {"cache-domain", "NAME",
+     "share computed prompts with all users of this domain (inferd.toml(5); default: with nobody)"},
+    {"no-store", "", "take nothing from the prefix cache and leave nothing in it"},
 };
 
 // Owns what inferd_sampling points to.
@@ -40,6 +47,7 @@ class Sampling {
   // Ask for the log probability of each token, and of `top` alternatives.
   void want_logprobs(uint32_t top);
   void next_seed() { ++sampling_.seed; }
+  void set_branch(uint32_t branch) { sampling_.branch = branch; }
   // Valid until this object changes or goes.
   const inferd_sampling* get();
 
@@ -65,6 +73,10 @@ struct Answer {
 Result<Answer> read_answer(const Connection& connection, const inferd_prompt& prompt,
                            const inferd_sampling* sampling,
                            const std::function<void(std::string_view)>& on_text);
+
+// The same for `count` answers at once: the first, and forks of it, of the branches 0, 1, 2, ...
+Result<std::vector<Answer>> read_answers(const Connection& connection, const inferd_prompt& prompt,
+                                         Sampling& sampling, uint32_t count);
 
 // A chat request as the library takes it: {"messages": [...], "add_generation_prompt": true}.
 // Errors: kInvalidArgument if a message is not UTF-8.

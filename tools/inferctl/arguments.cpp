@@ -76,6 +76,19 @@ Result<uint64_t> Arguments::unsigned_number(std::string_view name, uint64_t fall
   return value;
 }
 
+Result<int64_t> Arguments::whole_number(std::string_view name, int64_t fallback, int64_t min,
+                                        int64_t max) const {
+  const std::optional<std::string> typed = text(name);
+  if (!typed) return fallback;
+  int64_t value = 0;
+  const char* end = typed->data() + typed->size();
+  const auto [stop, error] = std::from_chars(typed->data(), end, value);
+  if (error == std::errc() && stop == end && value >= min && value <= max) return value;
+  return Error(ErrorCode::kInvalidArgument,
+               "--" + std::string(name) + " takes a whole number from " + std::to_string(min) +
+                   " to " + std::to_string(max) + ", not '" + *typed + "'");
+}
+
 Result<double> Arguments::decimal(std::string_view name, double fallback, double min,
                                   double max) const {
   const std::optional<std::string> typed = text(name);

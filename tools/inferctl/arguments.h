@@ -36,6 +36,8 @@ class Arguments {
   // Errors: kInvalidArgument with the range.
   Result<uint64_t> unsigned_number(std::string_view name, uint64_t fallback, uint64_t min,
                                    uint64_t max) const;
+  Result<int64_t> whole_number(std::string_view name, int64_t fallback, int64_t min,
+                               int64_t max) const;
   Result<double> decimal(std::string_view name, double fallback, double min, double max) const;
 
  private:

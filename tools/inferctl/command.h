@@ -48,6 +48,7 @@ const Command& status_command();
 const Command& list_command();
 const Command& ps_command();
 const Command& cancel_command();
+const Command& renice_command();
 const Command& verify_command();
 const Command& drain_command();
 const Command& reload_command();

@@ -36,6 +36,8 @@ Result<Connection> connect_client(const Arguments& arguments, const std::string&
   if (!socket.empty()) options.socket_path = socket.c_str();
   options.model = model.c_str();
   options.client_name = "inferctl";
+  const std::string domain = arguments.text("cache-domain").value_or("");
+  options.cache_domain = domain.c_str();
   options.timeout_ms = kQuietWaitMs;
   Result<Connection> connected = connect_with(options);
   if (connected.ok() || connected.error().code() != ErrorCode::kTimedOut) return connected;

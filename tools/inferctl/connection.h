@@ -25,7 +25,8 @@ using Sequence = std::unique_ptr<inferd_sequence, CloseSequence>;
 // Takes the library's error object (frees it) as an Error.
 Error take_error(inferd_status status, inferd_error* error);
 
-// Connects to the daemon that --socket or the usual places name, and to `model` ("" for its first).
+// Connects to the daemon that --socket or the usual places name, and to `model` ("" for its first),
+// with the cache domain of --cache-domain if the command has that option.
 // Blocks while the daemon loads its model, and then says so on standard error.
 Result<Connection> connect_client(const Arguments& arguments, const std::string& model);
 

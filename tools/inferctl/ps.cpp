@@ -15,8 +15,8 @@ Result<ExitCode> ps(const Arguments& arguments) {
     print_json(reply);
   } else {
     print_rows(reply.value("sequences", nlohmann::ordered_json::array()),
-               {"id", "state", "client", "pid", "uid", "age_s", "prompt_tokens", "generated_tokens",
-                "cached_tokens", "computed_tokens", "pages", "session"},
+               {"id", "state", "priority", "nice", "client", "pid", "uid", "age_s", "prompt_tokens",
+                "generated_tokens", "cached_tokens", "computed_tokens", "pages", "session"},
                "Nothing is running.");
   }
   return ExitCode::kOk;

@@ -22,6 +22,7 @@ constexpr OptionSpec kRunOptions[] = {
     {"ids", "1,2,3", "token ids instead of a text"},
     {"logprobs", "N",
      "report log probabilities, with N alternatives a token (0 to 20; needs --json)"},
+    {"n", "K", "K answers to the one prompt at once (1 to 128), each drawn apart from the others"},
     kJsonOption,
 };
 
@@ -128,6 +129,28 @@ ordered_json answer_json(const Answer& answer) {
             {"itl_ms", usage.itl_ms}}}};
 }
 
+// Several answers, printed when all of them have ended.
+Result<ExitCode> run_several(const Arguments& arguments, const Connection& connection,
+                             const inferd_prompt& prompt, Sampling& sampling) {
+  INFERD_ASSIGN(const uint64_t count, arguments.unsigned_number("n", 1, 1, 128));
+  INFERD_ASSIGN(const std::vector<Answer> answers,
+                read_answers(connection, prompt, sampling, static_cast<uint32_t>(count)));
+  bool cancelled = false;
+  ordered_json list = ordered_json::array();
+  for (size_t i = 0; i < answers.size(); ++i) {
+    const Answer& answer = answers[i];
+    cancelled = cancelled || answer.finish == INFERD_FINISH_CANCELLED;
+    list.push_back(answer_json(answer));
+    if (arguments.has("json")) continue;
+    std::cout << "[" << i + 1 << " of " << answers.size() << "]\n"
+              << (::isatty(STDOUT_FILENO) != 0 ? for_terminal(answer.text) : answer.text)
+              << (answer.text.ends_with('\n') ? "\n" : "\n\n") << std::flush;
+    if (const std::string note = finish_note(answer); !note.empty()) std::cerr << note << '\n';
+  }
+  if (arguments.has("json")) print_json(list);
+  return cancelled ? ExitCode::kInterrupted : ExitCode::kOk;
+}
+
 Result<ExitCode> run(const Arguments& arguments) {
   INFERD_TRY(check_options(arguments));
   INFERD_ASSIGN(Sampling sampling, Sampling::from_arguments(arguments));
@@ -145,6 +168,7 @@ Result<ExitCode> run(const Arguments& arguments) {
                 connect_client(arguments, arguments.text("model").value_or("")));
   INFERD_TRY(make_prompt(arguments, connection, prompt));
 
+  if (arguments.has("n")) return run_several(arguments, connection, prompt.prompt, sampling);
   const bool json = arguments.has("json");
   const bool terminal = ::isatty(STDOUT_FILENO) != 0;
   const auto stream = [terminal](std::string_view piece) {
@@ -179,7 +203,8 @@ const Command& run_command() {
       "comes.\n"
       "A model without a chat template continues the text instead, as --raw makes any model do.\n"
       "Ctrl-C cancels. With --json the answer is printed once, at its end:\n"
-      "{\"ids\", \"text\", \"finish_reason\", \"logprobs\", \"usage\"}.",
+      "{\"ids\", \"text\", \"finish_reason\", \"logprobs\", \"usage\"}. With --n it is an array of "
+      "these.",
       options,
       1,
       run};

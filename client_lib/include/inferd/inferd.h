@@ -14,6 +14,8 @@
  *   those marked "blocks". The library starts no thread, installs no signal handler, and keeps no global state.
  * - After fork() the child must not use the parent's connections, and must not close them; it opens its own.
  * - Strings with a size argument need not be NUL-terminated.
+ * - Structures carry the size that the caller was compiled with. Prepare each with its inferd_..._init()
+ *   (from a language without C headers: inferd_..._init_sized() with the size that it uses).
  */
 #ifndef INFERD_INFERD_H
 #define INFERD_INFERD_H
@@ -76,8 +78,15 @@ typedef struct inferd_connect_options {
   const char *client_name; /* shown by `inferctl ps`; NULL: the program's short name */
   uint32_t timeout_ms;     /* for the handshake; 0: 5000 */
   uint32_t spin_us;        /* spin for so long before sleeping in a wait; 0: do not spin */
+  /* A cache domain that the administrator opened for several users: prompts that begin alike are computed
+   * once for all who ask for it, who can therefore measure what the others' prompts begin with. NULL or "":
+   * only this user's own. Refused with INFERD_PERMISSION_DENIED or INFERD_NOT_FOUND. */
+  const char *cache_domain;
 } inferd_connect_options;
-INFERD_API void inferd_connect_options_init(inferd_connect_options *options) INFERD_NOEXCEPT;
+INFERD_API void inferd_connect_options_init_sized(inferd_connect_options *options, size_t struct_bytes) INFERD_NOEXCEPT;
+static inline void inferd_connect_options_init(inferd_connect_options *options) INFERD_NOEXCEPT {
+  inferd_connect_options_init_sized(options, sizeof(*options));
+}
 
 /* Connects and shakes hands. Blocks up to timeout_ms. `options` may be NULL for the defaults. */
 INFERD_API inferd_status inferd_connect(const inferd_connect_options *options, inferd_connection **connection,
@@ -144,7 +153,10 @@ typedef struct inferd_prompt {
   const int32_t *ids;
   size_t ids_count;
 } inferd_prompt;
-INFERD_API void inferd_prompt_init(inferd_prompt *prompt) INFERD_NOEXCEPT;
+INFERD_API void inferd_prompt_init_sized(inferd_prompt *prompt, size_t struct_bytes) INFERD_NOEXCEPT;
+static inline void inferd_prompt_init(inferd_prompt *prompt) INFERD_NOEXCEPT {
+  inferd_prompt_init_sized(prompt, sizeof(*prompt));
+}
 
 typedef struct inferd_logit_bias {
   int32_t token;
@@ -152,6 +164,14 @@ typedef struct inferd_logit_bias {
 } inferd_logit_bias;
 
 #define INFERD_UNLIMITED_TOKENS UINT32_MAX
+
+typedef enum inferd_priority {
+  INFERD_PRIORITY_INTERACTIVE = 0, /* somebody waits for each token */
+  INFERD_PRIORITY_BATCH = 1,       /* somebody waits for the end */
+  INFERD_PRIORITY_IDLE = 2         /* with what nobody else wants */
+} inferd_priority;
+
+/* How to continue a prompt, and how urgently. */
 
 typedef struct inferd_sampling {
   size_t struct_bytes;
@@ -173,8 +193,15 @@ typedef struct inferd_sampling {
   int logprobs;            /* report the log probability of each token */
   uint32_t top_logprobs;   /* and of so many alternatives, at most 20 */
   int ignore_eos;          /* go on past the model's end-of-answer tokens */
+  uint32_t priority;       /* inferd_priority. Default INFERD_PRIORITY_INTERACTIVE */
+  int32_t nice;            /* within the priority, -20 (first) to 19; below 0 only for root and the daemon's user */
+  uint32_t deadline_ms;    /* ends with INFERD_TIMED_OUT if it has not started by then; 0: it waits */
+  int no_store;            /* take nothing from the prefix cache and leave nothing in it */
 } inferd_sampling;
-INFERD_API void inferd_sampling_init(inferd_sampling *sampling) INFERD_NOEXCEPT;
+INFERD_API void inferd_sampling_init_sized(inferd_sampling *sampling, size_t struct_bytes) INFERD_NOEXCEPT;
+static inline void inferd_sampling_init(inferd_sampling *sampling) INFERD_NOEXCEPT {
+  inferd_sampling_init_sized(sampling, sizeof(*sampling));
+}
 
 /* Submits a sequence. Does not block, unless the submission ring is full (then up to a second). Strings and
  * arrays are copied. `sampling` may be NULL for the defaults. Any thread.
@@ -182,6 +209,16 @@ INFERD_API void inferd_sampling_init(inferd_sampling *sampling) INFERD_NOEXCEPT;
 INFERD_API inferd_status inferd_open(inferd_connection *connection, const inferd_prompt *prompt,
                                      const inferd_sampling *sampling, inferd_sequence **sequence,
                                      inferd_error **error) INFERD_NOEXCEPT;
+/* A second sequence that goes on from where `parent` is: from its prompt and what inferd_next() has delivered
+ * of its answer, then `more` (text or ids; NULL: nothing more). The parent goes on unharmed. It may run, or
+ * have ended, but must not be closed. While it runs, the two share the memory of all that they have in
+ * common, and nothing of it is computed again but the last token. `sampling` as for inferd_open(): to draw
+ * apart from the parent, a fork needs another branch (or seed). Its usage counts all tokens that it begins
+ * with as its prompt. Several samples of one prompt: inferd_open(), then forks before the first
+ * inferd_next(). Does not block, unless the submission ring is full. Any thread. */
+INFERD_API inferd_status inferd_sequence_fork(const inferd_sequence *parent, const inferd_prompt *more,
+                                              const inferd_sampling *sampling, inferd_sequence **sequence,
+                                              inferd_error **error) INFERD_NOEXCEPT;
 /* Asks the daemon to stop. Not for signal handlers: set a flag there and call this elsewhere. The sequence then ends with INFERD_FINISH_CANCELLED unless it had ended. Any thread. */
 INFERD_API void inferd_cancel(inferd_sequence *sequence) INFERD_NOEXCEPT;
 /* Cancels if it still runs, and frees the handle. NULL is allowed. */
@@ -220,7 +257,10 @@ typedef struct inferd_event {
   inferd_finish finish;               /* not NONE on the last event */
 } inferd_event;
 
-INFERD_API void inferd_event_init(inferd_event *event) INFERD_NOEXCEPT;
+INFERD_API void inferd_event_init_sized(inferd_event *event, size_t struct_bytes) INFERD_NOEXCEPT;
+static inline void inferd_event_init(inferd_event *event) INFERD_NOEXCEPT {
+  inferd_event_init_sized(event, sizeof(*event));
+}
 
 /* Waits for the next event, up to timeout_ms (-1: for ever, 0: does not block). Set event->struct_bytes first.
  * INFERD_OK with an event; INFERD_TIMED_OUT (no error object) if there is none yet; after the last event

@@ -166,7 +166,57 @@ struct Sampling {
   bool logprobs = false;
   uint32_t top_logprobs = 0;
   bool ignore_eos = false;
+  inferd_priority priority = INFERD_PRIORITY_INTERACTIVE;
+  int32_t nice = 0;
+  std::chrono::milliseconds deadline{0};  // to have started by; 0: none
+  bool no_store = false;                  // nothing from and into the prefix cache
 };
+
+namespace detail {
+
+// A Sampling as the C interface takes it; borrows from it.
+class CSampling {
+ public:
+  explicit CSampling(const Sampling& s) {
+    stops_.reserve(s.stop.size());
+    for (const std::string& stop : s.stop) stops_.push_back(stop.c_str());
+    inferd_sampling_init(&sampling_);
+    sampling_.temperature = s.temperature;
+    sampling_.top_k = s.top_k;
+    sampling_.top_p = s.top_p;
+    sampling_.min_p = s.min_p;
+    sampling_.repetition_penalty = s.repetition_penalty;
+    sampling_.presence_penalty = s.presence_penalty;
+    sampling_.frequency_penalty = s.frequency_penalty;
+    sampling_.penalty_last_n = s.penalty_last_n;
+    sampling_.seed = s.seed;
+    sampling_.branch = s.branch;
+    sampling_.logit_bias = s.logit_bias.data();
+    sampling_.logit_bias_count = s.logit_bias.size();
+    sampling_.stop = stops_.data();
+    sampling_.stop_count = stops_.size();
+    sampling_.max_tokens = s.max_tokens;
+    sampling_.logprobs = s.logprobs ? 1 : 0;
+    sampling_.top_logprobs = s.top_logprobs;
+    sampling_.ignore_eos = s.ignore_eos ? 1 : 0;
+    sampling_.priority = s.priority;
+    sampling_.nice = s.nice;
+    const auto longest = std::numeric_limits<uint32_t>::max();
+    sampling_.deadline_ms =
+        static_cast<uint32_t>(std::clamp<int64_t>(s.deadline.count(), 0, longest));
+    sampling_.no_store = s.no_store ? 1 : 0;
+  }
+  CSampling(const CSampling&) = delete;
+  CSampling& operator=(const CSampling&) = delete;
+
+  const inferd_sampling* get() const { return &sampling_; }
+
+ private:
+  std::vector<const char*> stops_;
+  inferd_sampling sampling_;
+};
+
+}  // namespace detail
 
 // One event. Borrows from its sequence, until the next event is asked for.
 struct Event {
@@ -233,6 +283,23 @@ class Sequence {
     std::string text;
     while (const auto event = next()) text += event->text;
     return text;
+  }
+
+  // A second sequence that goes on from here, as inferd_sequence_fork(). This one goes on unharmed.
+  Result<Sequence> try_fork(const Sampling& sampling = {},
+                            const std::optional<Prompt>& more = std::nullopt) const {
+    const detail::CSampling c_sampling(sampling);
+    const inferd_prompt c_more = more ? more->c_prompt() : inferd_prompt{};
+    inferd_sequence* handle = nullptr;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_sequence_fork(handle_.get(), more ? &c_more : nullptr,
+                                                      c_sampling.get(), &handle, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return Sequence(handle);
+  }
+  Sequence fork(const Sampling& sampling = {},
+                const std::optional<Prompt>& more = std::nullopt) const {
+    return std::move(try_fork(sampling, more)).value();
   }
 
   void cancel() noexcept { inferd_cancel(handle_.get()); }
@@ -322,6 +389,7 @@ struct ConnectOptions {
   std::string client_name;               // empty: the program's short name
   std::chrono::milliseconds timeout{0};  // of the handshake; 0: five seconds
   std::chrono::microseconds spin{0};     // before sleeping in a wait
+  std::string cache_domain;              // empty: the user's own
 };
 
 class Connection {
@@ -336,6 +404,7 @@ class Connection {
     c_options.socket_path = or_null(options.socket_path);
     c_options.model = or_null(options.model);
     c_options.client_name = or_null(options.client_name);
+    c_options.cache_domain = or_null(options.cache_domain);
     c_options.timeout_ms = static_cast<uint32_t>(options.timeout.count());
     c_options.spin_us = static_cast<uint32_t>(options.spin.count());
     inferd_connection* handle = nullptr;
@@ -349,14 +418,11 @@ class Connection {
 
   Result<Sequence> try_open(const Prompt& prompt, const Sampling& sampling = {}) {
     const inferd_prompt c_prompt = prompt.c_prompt();
-    std::vector<const char*> stops;
-    stops.reserve(sampling.stop.size());
-    for (const std::string& stop : sampling.stop) stops.push_back(stop.c_str());
-    const inferd_sampling c_sampling = to_c(sampling, stops);
+    const detail::CSampling c_sampling(sampling);
     inferd_sequence* handle = nullptr;
     inferd_error* error = nullptr;
     const inferd_status status =
-        inferd_open(handle_.get(), &c_prompt, &c_sampling, &handle, &error);
+        inferd_open(handle_.get(), &c_prompt, c_sampling.get(), &handle, &error);
     if (status != INFERD_OK) return detail::take_error(status, error);
     return Sequence(handle);
   }
@@ -413,29 +479,6 @@ class Connection {
     if (status != INFERD_OK) throw detail::take_error(status, error);
     const std::unique_ptr<int32_t, detail::FreeMemory> owner(ids);
     return std::vector<int32_t>(ids, ids + count);
-  }
-  static inferd_sampling to_c(const Sampling& s, const std::vector<const char*>& stops) {
-    inferd_sampling out;
-    inferd_sampling_init(&out);
-    out.temperature = s.temperature;
-    out.top_k = s.top_k;
-    out.top_p = s.top_p;
-    out.min_p = s.min_p;
-    out.repetition_penalty = s.repetition_penalty;
-    out.presence_penalty = s.presence_penalty;
-    out.frequency_penalty = s.frequency_penalty;
-    out.penalty_last_n = s.penalty_last_n;
-    out.seed = s.seed;
-    out.branch = s.branch;
-    out.logit_bias = s.logit_bias.data();
-    out.logit_bias_count = s.logit_bias.size();
-    out.stop = stops.data();
-    out.stop_count = stops.size();
-    out.max_tokens = s.max_tokens;
-    out.logprobs = s.logprobs ? 1 : 0;
-    out.top_logprobs = s.top_logprobs;
-    out.ignore_eos = s.ignore_eos ? 1 : 0;
-    return out;
   }
 
   std::unique_ptr<inferd_connection, detail::CloseConnection> handle_;

@@ -180,6 +180,11 @@ std::string FakeServer::last_client_name() const {
   return last_client_name_;
 }
 
+std::string FakeServer::last_cache_domain() const {
+  const std::lock_guard lock(mutex_);
+  return last_cache_domain_;
+}
+
 void FakeServer::run() {
   while (!stop_) {
     std::vector<pollfd> pollers = {{listener_.get(), POLLIN, 0}, {wake_.get(), POLLIN, 0}};
@@ -222,6 +227,9 @@ void FakeServer::accept_one() {
   auto hello = ipc::decode_hello(std::span(buffer).first(message->bytes));
   const Error* refusal = options_.refuse ? &*options_.refuse : nullptr;
   if (!hello.ok()) refusal = &hello.error();
+  const auto features = hello.ok() ? ipc::agree_features(*hello, options_.features, 0)
+                                   : Result<uint64_t>(hello.error());
+  if (hello.ok() && !features.ok()) refusal = &features.error();
   if (refusal != nullptr) {
     EXPECT_TRUE(ipc::send_message(socket.get(), ipc::encode_refusal(*refusal)).ok());
     return;
@@ -229,9 +237,10 @@ void FakeServer::accept_one() {
   {
     const std::lock_guard lock(mutex_);
     last_client_name_ = hello->client_name;
+    last_cache_domain_ = hello->cache_domain;
   }
   ipc::Welcome welcome;
-  welcome.features = ipc::agree_features(*hello, ipc::kFeatures, 0).value();
+  welcome.features = *features;
   welcome.session_id = sessions_.size() + 1;
   welcome.geometry = options_.geometry;
   welcome.text_tables_bytes = tables_bytes_;

@@ -54,6 +54,7 @@ class FakeServer {
     std::optional<Error> refuse;  // the handshake's answer
     bool mute = false;            // takes connections and says nothing
     bool drain = true;            // reads submissions
+    uint64_t features = ipc::kFeatures;
   };
 
   // The same answer to everyone.
@@ -80,6 +81,7 @@ class FakeServer {
   std::vector<TokenId> last_prompt() const;
   ipc::SubmitRecord last_fields() const;
   std::string last_client_name() const;
+  std::string last_cache_domain() const;
 
  private:
   struct Running;
@@ -108,6 +110,7 @@ class FakeServer {
   std::vector<TokenId> last_prompt_;    // under mutex_
   ipc::SubmitRecord last_fields_ = {};  // under mutex_
   std::string last_client_name_;        // under mutex_
+  std::string last_cache_domain_;       // under mutex_
 };
 
 }  // namespace inferd::test

@@ -42,6 +42,7 @@ class ClientListenerTest : public testing::Test {
     facts.text_tables_fd = tables_.get();
     facts.text_tables_bytes = 17;
     facts.running_max = 8;
+    facts.cache_domains = std::move(CacheDomains::resolve(domains_)).value();
     auto socket = ipc::listen_at(dir_.path("s"), 64);
     ASSERT_TRUE(socket.ok()) << socket.error().message();
     listener_.emplace(io_, std::move(*socket), engine_.mailbox, engine_.clock, std::move(facts),
@@ -109,8 +110,50 @@ class ClientListenerTest : public testing::Test {
   boost::asio::io_context io_;
   UniqueFd tables_;
   Config::Limits limits_;
+  std::vector<Config::CacheDomain> domains_;
   std::optional<ClientListener> listener_;
 };
+
+TEST_F(ClientListenerTest, ASharedCacheDomainIsForThoseWhoAreNamed) {
+  Config::CacheDomain mine{"mine", {std::to_string(::getuid())}, {}};
+  Config::CacheDomain group{"group", {}, {std::to_string(::getgid())}};
+  Config::CacheDomain others{"others", {std::to_string(::getuid() + 1)}, {"4294967294"}};
+  domains_ = {mine, group, others};
+  listen();
+  const auto ask = [&](const std::string& name) {
+    ipc::Hello hello;
+    hello.cache_domain = name;
+    UniqueFd socket = connect();
+    send(socket, ipc::encode_hello(hello));
+    pump();
+    return socket;
+  };
+  const UniqueFd none = ask("");
+  const UniqueFd first = ask("mine");
+  const UniqueFd second = ask("group");
+  const EngineSnapshot snapshot = engine_.loop->snapshot();
+  ASSERT_EQ(snapshot.sessions.size(), 3u);
+  EXPECT_EQ(snapshot.sessions[0].facts.domain, CacheDomain());
+  EXPECT_NE(snapshot.sessions[1].facts.domain, CacheDomain());
+  EXPECT_NE(snapshot.sessions[1].facts.domain, CacheDomains::of_user(UserId(::getuid())));
+  EXPECT_NE(snapshot.sessions[2].facts.domain, snapshot.sessions[1].facts.domain);
+  expect_refusal(ask("others"), ErrorCode::kPermissionDenied, "may not use");
+  expect_refusal(ask("unknown"), ErrorCode::kNotFound, "[[cache_domain]]");
+}
+
+TEST(CacheDomainNames, AreLookedUpAtStart) {
+  const auto resolved = [](std::vector<std::string> users, std::vector<std::string> groups) {
+    return CacheDomains::resolve({{"team", std::move(users), std::move(groups)}});
+  };
+  const auto domains = resolved({"root"}, {"7"});
+  ASSERT_TRUE(domains.ok()) << domains.error().message();
+  const std::vector<gid_t> seven = {9, 7};
+  EXPECT_TRUE(domains->shared("team", UserId(0), {}).ok());
+  EXPECT_TRUE(domains->shared("team", UserId(1), seven).ok());
+  EXPECT_FALSE(domains->shared("team", UserId(1), std::span(seven).first(1)).ok());
+  EXPECT_THAT(resolved({"nobody-of-that-name"}, {}).error().message(), HasSubstr("the user"));
+  EXPECT_THAT(resolved({}, {"no-such-group"}).error().message(), HasSubstr("the group"));
+}
 
 TEST_F(ClientListenerTest, AHelloIsAnsweredWithAllThatASessionNeeds) {
   listen();

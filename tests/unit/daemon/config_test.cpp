@@ -129,6 +129,26 @@ const Mistake kMistakes[] = {
     {"ModelUnknownKey", "[[model]]\npath = \"x\"\nnmae = \"y\"\n", 3, 1, "did you mean 'name'?"},
     {"ModelPathType", "[[model]]\npath = 3\n", 2, 8, "expected a string that is not empty"},
     {"SecondModel", "[[model]]\npath = \"x\"\n[[model]]\npath = \"y\"\n", 3, 1, "one model per"},
+    {"DomainAsTable", "[cache_domain]\nname = \"a\"\n", 1, 1, "written [[cache_domain]]"},
+    {"DomainWithoutName", "[[cache_domain]]\nusers = [1]\n", 1, 1, "without a name"},
+    {"DomainForNobody", "[[cache_domain]]\nname = \"a\"\n", 1, 1, "nobody may use"},
+    {"DomainName", "[[cache_domain]]\nname = \"a b\"\nusers = [1]\n", 2, 8, "letters, digits"},
+    {"DomainUsersAsText", "[[cache_domain]]\nname = \"a\"\nusers = \"alice\"\n", 3, 9,
+     "expected an array"},
+    {"DomainUserNegative", "[[cache_domain]]\nname = \"a\"\nusers = [-1]\n", 3, 10,
+     "names or numbers"},
+    {"DomainUserTooHigh", "[[cache_domain]]\nname = \"a\"\nusers = [1, 4294967295]\n", 3, 13,
+     "names or numbers"},
+    {"DomainUserFloat", "[[cache_domain]]\nname = \"a\"\ngroups = [1.0]\n", 3, 11,
+     "names or numbers"},
+    {"DomainUserEmpty", "[[cache_domain]]\nname = \"a\"\ngroups = [\"\"]\n", 3, 11,
+     "names or numbers"},
+    {"DomainUnknownKey", "[[cache_domain]]\nname = \"a\"\nusers = [1]\ngruops = []\n", 4, 1,
+     "did you mean 'groups'?"},
+    {"DomainTwice",
+     "[[cache_domain]]\nname = \"a\"\nusers = [1]\n[[cache_domain]]\nname = \"a\"\nusers = [2]\n",
+     4, 1, "a second [[cache_domain]]"},
+    {"DomainsSection", "[[cache_domains]]\nname = \"a\"\n", 1, 3, "did you mean 'cache_domain'?"},
     {"Array", "[cpu]\nthreads = [1]\n", 2, 11, "got an array"},
     {"NotToml", "[cpu]\nthreads = = 1\n", 2, 11, "not valid TOML"},
     {"DuplicateKey", "[cpu]\nthreads = 1\nthreads = 2\n", 3, 11, "not valid TOML"},
@@ -275,6 +295,33 @@ TEST(Config, AReloadTellsWhatItCanChangeAndWhatNeedsARestart) {
   EXPECT_EQ(merged.daemon.log_level, "warn");
   EXPECT_EQ(merged.cpu.threads, 0u);
   EXPECT_EQ(merged.models[0].name, "");
+}
+
+TEST(Config, CacheDomainsNameUsersAndGroupsAndNeedARestart) {
+  const std::string domains = R"([[cache_domain]]
+name = "team"
+users = ["alice", 1001]
+[[cache_domain]]
+name = "all.devs-1"
+groups = ["devs"]
+)";
+  const Parsed parsed = parse(std::string(kModel) + domains);
+  ASSERT_THAT(parsed.problems, IsEmpty()) << format_problems(parsed.problems);
+  ASSERT_THAT(parsed.config.cache_domains, SizeIs(2));
+  EXPECT_THAT(parsed.config.cache_domains[0].users, testing::ElementsAre("alice", "1001"));
+  EXPECT_THAT(parsed.config.cache_domains[0].groups, IsEmpty());
+  EXPECT_EQ(parsed.config.cache_domains[1].name, "all.devs-1");
+  EXPECT_THAT(parsed.config.cache_domains[1].groups, testing::ElementsAre("devs"));
+
+  const std::vector<ConfigDifference> differences =
+      config_differences(parse(kModel).config, parsed.config);
+  ASSERT_THAT(differences, SizeIs(1));
+  EXPECT_EQ(differences[0].key, "cache_domain");
+  EXPECT_EQ(differences[0].from, "[]");
+  EXPECT_THAT(differences[0].to, HasSubstr("\"alice\", \"1001\""));
+  EXPECT_FALSE(differences[0].reloadable);
+  EXPECT_THAT(parse(kModel, {{"cache_domain.name=x", "--set"}}).problems[0].message,
+              HasSubstr("in the configuration file"));
 }
 
 TEST(Config, DefaultsWrittenOutAreTheDefaults) {

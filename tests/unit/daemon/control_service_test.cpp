@@ -107,6 +107,41 @@ TEST_F(ControlServiceTest, PsListsTheCallersOwnAndCancelEndsThem) {
   EXPECT_EQ(control("Cancel", {{"sequence", others[0].at("id")}}, 0), Json::object());
 }
 
+TEST_F(ControlServiceTest, ReniceMakesOnesOwnLessUrgentAndAnybodysMoreWithPrivilege) {
+  FakeClient ann = fixture_.engine.connect(1001);
+  ann.submit(prompt_of(40), ipc::kUnlimitedTokens);
+  fixture_.pump();
+  const Json id = control("Ps").at("sequences")[0].at("id");
+  const auto renice = [&](Json parameters, uint32_t caller) {
+    parameters["sequence"] = id;
+    return control("Renice", parameters, caller);
+  };
+  const auto now = [&] {
+    const Json row = control("Ps").at("sequences")[0];
+    return std::pair(row.at("priority").get<std::string>(), row.at("nice").get<int>());
+  };
+  EXPECT_EQ(now(), std::pair(std::string("interactive"), 0));
+  EXPECT_EQ(renice({{"nice", 5}}, 1001), Json({{"priority", "interactive"}, {"nice", 5}}));
+  EXPECT_EQ(renice({{"priority", "batch"}, {"nice", nullptr}}, 1001),
+            Json({{"priority", "batch"}, {"nice", 5}}));
+  const std::string denied = "org.inferd.Control.PermissionDenied";
+  expect_error(renice({{"nice", 4}}, 1001), denied, "batch with nice 5");
+  expect_error(renice({{"priority", "interactive"}}, 1001), denied, "try sudo");
+  expect_error(renice({{"nice", 19}}, 1002), "org.inferd.Control.NotFound");
+  EXPECT_EQ(now(), std::pair(std::string("batch"), 5));
+  EXPECT_EQ(renice({{"priority", "interactive"}, {"nice", -20}}, 0),
+            Json({{"priority", "interactive"}, {"nice", -20}}));
+  EXPECT_EQ(renice(Json::object(), 1001), Json({{"priority", "interactive"}, {"nice", -20}}));
+  const std::string wrong = "org.varlink.service.InvalidParameter";
+  expect_error(renice({{"nice", 20}}, 0), wrong, "nice");
+  expect_error(renice({{"nice", 1e30}}, 0), wrong, "nice");
+  expect_error(renice({{"nice", "5"}}, 0), wrong, "nice");
+  expect_error(renice({{"priority", "urgent"}}, 0), wrong, "priority");
+  expect_error(renice({{"priority", 1}}, 0), wrong, "priority");
+  expect_error(control("Renice", {{"nice", 1}}), wrong, "sequence");
+  expect_error(renice({{"class", "batch"}}, 0), wrong, "class");
+}
+
 TEST_F(ControlServiceTest, AdministrationIsForRootAndTheDaemonsUser) {
   for (const char* method : {"Verify", "Drain", "Reload", "LogLevel", "Metrics"}) {
     expect_error(control(method, {}, 1001), "org.inferd.Control.PermissionDenied", "try sudo");
@@ -186,7 +221,7 @@ TEST_F(ControlServiceTest, EveryMethodOfItsDescriptionIsThere) {
       ++methods;
     }
   }
-  EXPECT_EQ(methods, 11u);
+  EXPECT_EQ(methods, 12u);
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ struct Heard {
   bool finished = false;
   ipc::FinishReason reason{};
   uint32_t completion_tokens = 0;
+  uint32_t cached_tokens = 0;
   ErrorCode error = ErrorCode::kOk;
   std::string sentence;
 };
@@ -101,6 +102,7 @@ class FakeClient {
         heard.finished = true;
         heard.reason = static_cast<ipc::FinishReason>(ipc::as<ipc::FinishedRecord>(record).reason);
         heard.completion_tokens = ipc::as<ipc::FinishedRecord>(record).completion_tokens;
+        heard.cached_tokens = ipc::as<ipc::FinishedRecord>(record).cached_tokens;
         return;
       default: {
         const auto error = ipc::as<ipc::ErrorRecord>(record);
@@ -147,7 +149,8 @@ class LoopFixture : public StepLoopObserver {
     clock.advance_ns(1);
   }
 
-  FakeClient connect(uint32_t uid = 1000, ipc::Geometry* geometry = nullptr) {
+  FakeClient connect(uint32_t uid = 1000, ipc::Geometry* geometry = nullptr,
+                     bool privileged = false, CacheDomain domain = {}) {
     const ipc::Geometry rings =
         geometry != nullptr ? *geometry
                             : session_geometry(options_.sequences_per_session,
@@ -156,9 +159,10 @@ class LoopFixture : public StepLoopObserver {
         std::move(ipc::ServerSession::create(rings, SessionId(++sessions_), ipc::kFeatures)).value();
     FakeClient client(*session);
     session->close_client_fds();
-    loop->add_session(std::move(session),
-                      {SessionId(sessions_), UserId(uid), 77, "test", clock.now_ns()},
-                      options_.sequences_per_session);
+    loop->add_session(
+        std::move(session),
+        {SessionId(sessions_), UserId(uid), 77, "test", clock.now_ns(), domain, privileged},
+        options_.sequences_per_session);
     return client;
   }
   // The session that was connected last.

@@ -61,6 +61,19 @@ TEST(Handshake, WelcomeRoundTrip) {
   EXPECT_EQ(decoded->daemon_version, "0.1.0");
 }
 
+TEST(Handshake, ACacheDomainIsNamedOnlyWithItsFeature) {
+  Hello hello = sample_hello();
+  hello.cache_domain = "team";
+  const auto decoded = decode_hello(encode_hello(hello));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message();
+  EXPECT_EQ(decoded->cache_domain, "team");
+  hello.features_offered &= ~kFeatureCacheDomain;
+  EXPECT_EQ(decode_hello(encode_hello(hello)).error().code(), ErrorCode::kProtocol);
+  auto reserved = encode_hello(sample_hello());
+  patch<uint64_t>(reserved, offsetof(HelloFixed, reserved), 1);
+  EXPECT_EQ(decode_hello(reserved).error().code(), ErrorCode::kUnsupported);
+}
+
 TEST(Handshake, RefusalComesOutAsItsError) {
   const auto decoded = decode_answer(encode_refusal(ErrorCode::kNotFound, "no model 'x'"));
   ASSERT_FALSE(decoded.ok());

@@ -73,6 +73,39 @@ TEST(ServerSession, CancelAndDeliveredArrive) {
   EXPECT_EQ(visitor.delivered[0], std::make_pair(12u, true));
 }
 
+// Fields that came later are refused where the two sides did not agree on them, and taken where
+// they did.
+TEST(ServerSession, FieldsOfAFeatureNeedTheFeature) {
+  struct Later {
+    uint64_t feature;
+    void (*change)(SubmitRecord&);
+  };
+  const Later fields[] = {
+      {kFeatureUrgency, [](SubmitRecord& r) { r.priority = 2; }},
+      {kFeatureUrgency, [](SubmitRecord& r) { r.nice = -20; }},
+      {kFeatureUrgency, [](SubmitRecord& r) { r.deadline_ms = 1; }},
+      {kFeatureFork, [](SubmitRecord& r) { r.parent_cookie = 7; }},
+      {kFeatureCacheDomain, [](SubmitRecord& r) { r.header.flags = kSubmitNoStore; }},
+  };
+  for (const Later& field : fields) {
+    for (const uint64_t features : {kFeatures, kFeatures & ~field.feature}) {
+      auto session =
+          std::move(ServerSession::create({128, 128, 8192}, SessionId(5), features)).value();
+      RawClient client(*session);
+      SubmitRecord record = good_submission(1, 4);
+      field.change(record);
+      client.put(&record, sizeof(record));
+      DrainScratch scratch;
+      RecordingVisitor visitor;
+      EXPECT_FALSE(session->drain(10, scratch, visitor).broken);
+      EXPECT_EQ(visitor.submitted.size(), features == kFeatures ? 1u : 0u);
+      if (features == kFeatures) continue;
+      EXPECT_EQ(visitor.last_refusal_code, ErrorCode::kUnsupported);
+      EXPECT_NE(visitor.last_refusal.find("same version"), std::string::npos);
+    }
+  }
+}
+
 struct BadCase {
   const char* name;
   void (*change)(SubmitRecord&);
@@ -103,7 +136,12 @@ INSTANTIATE_TEST_SUITE_P(
     ServerSession, BadSubmission,
     testing::Values(BadCase{"UnknownFlag", [](SubmitRecord& r) { r.header.flags = 1u << 9; }},
                     BadCase{"ReservedByte", [](SubmitRecord& r) { r.header.reserved = 1; }},
-                    BadCase{"ReservedWord", [](SubmitRecord& r) { r.reserved[3] = 1; }},
+                    BadCase{"ReservedWord", [](SubmitRecord& r) { r.reserved[1] = 1; }},
+                    BadCase{"ReservedHalf", [](SubmitRecord& r) { r.reserved0 = 1; }},
+                    BadCase{"ReservedBesideTheDeadline", [](SubmitRecord& r) { r.reserved1 = 1; }},
+                    BadCase{"NoSuchPriority", [](SubmitRecord& r) { r.priority = 3; }},
+                    BadCase{"NiceTooHigh", [](SubmitRecord& r) { r.nice = 20; }},
+                    BadCase{"NiceTooLow", [](SubmitRecord& r) { r.nice = -21; }},
                     BadCase{"NoCookie", [](SubmitRecord& r) { r.header.cookie = 0; }},
                     BadCase{"EmptyPrompt", [](SubmitRecord& r) { r.prompt_count = 0; }},
                     BadCase{"OffsetBeyond", [](SubmitRecord& r) { r.prompt_offset = 8192; }},
