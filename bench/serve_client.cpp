@@ -70,6 +70,10 @@ void run_request(inferd_connection* connection, const ServeOptions& options,
   inferd_sampling_init(&sampling);
   sampling.max_tokens = options.gen_tokens;
   sampling.ignore_eos = 1;
+  sampling.priority = options.priority == "interactive" ? INFERD_PRIORITY_INTERACTIVE
+                      : options.priority == "batch"     ? INFERD_PRIORITY_BATCH
+                                                        : INFERD_PRIORITY_IDLE;
+  sampling.nice = static_cast<int32_t>(options.nice);
   inferd_sequence* sequence = nullptr;
   inferd_error* error = nullptr;
   if (inferd_open(connection, &prompt, &sampling, &sequence, &error) != INFERD_OK) {

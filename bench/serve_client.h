@@ -20,6 +20,8 @@ struct ServeOptions {
   uint32_t shared_prefix = 0;  // tokens before those, the same for all
   double rate = 0;  // requests per second of all clients together; 0: one after the other
   uint32_t seed = 1;
+  std::string priority = "interactive";  // or "batch", "idle"
+  uint32_t nice = 0;                     // within the class, 0 to 19
 };
 
 // What became of one request. Lies in memory shared by fork(); trivially copyable.

@@ -193,6 +193,13 @@ Result<void> check_options(const ServeOptions& options) {
   if (!(options.rate >= 0 && options.rate < 1e9)) {
     return Error(ErrorCode::kInvalidArgument, "--rate must be 0 or more");
   }
+  if (options.priority != "interactive" && options.priority != "batch" &&
+      options.priority != "idle") {
+    return Error(ErrorCode::kInvalidArgument, "--priority is interactive, batch or idle");
+  }
+  if (options.nice > 19) {
+    return Error(ErrorCode::kInvalidArgument, "--nice must be from 0 to 19");
+  }
   return {};
 }
 
@@ -212,6 +219,9 @@ Result<int> run_serve_command(Arguments arguments) {
               "tokens in front of each prompt that are the same in all (default 0)");
   options.add("rate", &values.rate, "requests per second (default 0: each when the last ended)");
   options.add("seed", &values.seed, "of prompts and arrivals (default 1)");
+  options.add("priority", &values.priority,
+              "interactive (default), batch, or idle: the class of all requests");
+  options.add("nice", &values.nice, "of all requests within their class, 0 to 19 (default 0)");
   options.add("json", &json, "print JSON");
   INFERD_ASSIGN(const bool go, options.parse(arguments));
   if (!go) return 0;

@@ -12,7 +12,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   if (const auto hello = decode_hello(message); hello.ok()) {
     INFERD_CHECK(hello->model_name.size() <= kNameBytesMax);
     const auto again = decode_hello(encode_hello(*hello));
-    INFERD_CHECK(again.ok() && again->client_name == hello->client_name);
+    INFERD_CHECK(again.ok() && again->client_name == hello->client_name &&
+                 again->cache_domain == hello->cache_domain);
     const auto features = agree_features(*hello, kFeatures, 0);
     INFERD_CHECK(!features.ok() || (*features & ~kFeatures) == 0);
   }

@@ -28,6 +28,8 @@ struct CheckingVisitor final : SubmissionVisitor {
     INFERD_CHECK(s.stop_tokens.size() <= kStopTokensMax);
     INFERD_CHECK(s.logit_bias.size() <= kLogitBiasesMax);
     INFERD_CHECK(s.fields.temperature >= 0 && s.fields.top_p > 0);
+    INFERD_CHECK(s.fields.priority <= uint8_t(Priority::kIdle));
+    INFERD_CHECK(s.fields.nice >= kNiceMin && s.fields.nice <= kNiceMax);
     session.publish_accepted(s.cookie, SequenceId(1), static_cast<uint32_t>(s.prompt.size()), 1);
   }
   void on_refused(uint64_t cookie, const Error& error) override {
@@ -44,7 +46,7 @@ struct CheckingVisitor final : SubmissionVisitor {
 // Input: 8 bytes each for the client's two indices and its wake word, then the slots, then the
 // arena.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
-  auto created = ServerSession::create(kGeometry, SessionId(1), 0);
+  auto created = ServerSession::create(kGeometry, SessionId(1), kFeatures);
   INFERD_CHECK(created.ok());
   ServerSession& session = **created;
   const auto mapped = SharedRegion::map(UniqueFd(dup(session.client_fds(-1)[kFdClientRegion])),

@@ -1,5 +1,6 @@
 """The example programs, run against a daemon: they say what inferctl says."""
 
+import json
 import re
 import subprocess
 
@@ -10,7 +11,7 @@ SECOND = "Now say it in \"quotes\", with a \\ behind\tthem."
 
 
 def run_examples(test, daemon, binary):
-    """Runs the three of them as `binary` finds them, and compares; the installed package's test does it too."""
+    """Runs the four of them as `binary` finds them, and compares; the installed package's test does it too."""
 
     def example(name, *arguments, code=0, **options):
         done = subprocess.run([binary(name), *arguments], capture_output=True, env=daemon.environment(),
@@ -47,13 +48,23 @@ def run_examples(test, daemon, binary):
     test.assertIn(b"Rome", done.stdout)
     test.assertIn(b"talking to", done.stderr)
 
+    # In C++: several answers to one prompt, each a fork of the first.
+    drawn = ["--temperature", "0.8", "--raw", "--max-tokens", "16", "--json", "--n", "3", "--", "My favourite colour is"]
+    expected = json.loads(daemon.ctl("run", *drawn).stdout)
+    test.assertEqual(len({answer["text"] for answer in expected}), 3)
+    test.assertEqual(example("example-samples", "3", "My favourite colour is").stdout.decode(),
+                     "".join("%d: %s\n" % (i, answer["text"]) for i, answer in enumerate(expected)))
+
     # What cannot work says why.
     test.assertIn(b"usage:", example("example-one-shot", code=2).stderr)
     long = example("example-one-shot", "a b c d " * 12000, code=1)
     test.assertIn(b"example-one-shot: ", long.stderr)
     nowhere = dict(daemon.environment(), INFERD_SOCKET="/nowhere/inferd.sock")
-    for name, argument in (("example-one-shot", "x"), ("example-many", "x"), ("example-chat", None)):
-        done = subprocess.run([binary(name)] + ([argument] if argument else []), env=nowhere, input=b"x\n",
+    for name, argument in (("example-one-shot", "x"), ("example-many", "x"), ("example-chat", None), ("example-samples", "2")):
+        arguments = [argument] if argument else []
+        if name == "example-samples":
+            arguments.append("x")
+        done = subprocess.run([binary(name)] + arguments, env=nowhere, input=b"x\n",
                               capture_output=True)
         test.assertEqual(done.returncode, 1)
         test.assertIn(b"/nowhere/inferd.sock", done.stderr)

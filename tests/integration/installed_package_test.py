@@ -35,7 +35,7 @@ class InstalledPackage(harness.DaemonTest):
 
     def check(self, binary):
         """The examples as `binary` finds them work, with the library of the package."""
-        for name in ("example-one-shot", "example-many", "example-chat"):
+        for name in ("example-one-shot", "example-many", "example-chat", "example-samples"):
             self.assertIn("libinferd.so.0", self.needed(binary(name)))
             loaded = run("ldd", binary(name), env=self.environment)
             self.assertIn("libinferd.so.0 => " + self.library_dir, loaded)
@@ -78,7 +78,7 @@ class InstalledPackage(harness.DaemonTest):
         flags = run("pkg-config", "--cflags", "--libs", "inferd", env=self.environment).split()
         # The header is plain C11 and C++20, without a warning.
         warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-        for source in ("one_shot.c", "many.c", "chat.cpp"):
+        for source in ("one_shot.c", "many.c", "chat.cpp", "samples.cpp"):
             compiler = ["c++", "-std=c++20"] if source.endswith(".cpp") else ["cc", "-std=c11"]
             name = "example-" + source.split(".")[0].replace("_", "-")
             run(*compiler, *warnings, os.path.join(EXAMPLES, source), "-o", os.path.join(build, name), *flags)

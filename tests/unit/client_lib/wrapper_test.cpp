@@ -57,6 +57,33 @@ TEST(Wrapper, ChatAndTextFunctions) {
   EXPECT_EQ(connection.tokenize("é"), (std::vector<int32_t>{0xC3, 0xA9}));
 }
 
+TEST(Wrapper, ForksCarryTheirParentsTokensAndTheirOwnSampling) {
+  FakeServer server(hello);
+  client::ConnectOptions options;
+  options.socket_path = server.path();
+  options.cache_domain = "team";
+  client::Connection connection(options);
+  EXPECT_EQ(server.last_cache_domain(), "team");
+  auto parent = connection.open(client::Prompt::ids({1, 2}));
+  EXPECT_EQ(parent.read_all(), "Hello world");
+  client::Sampling sampling;
+  sampling.branch = 3;
+  sampling.priority = INFERD_PRIORITY_IDLE;
+  sampling.nice = 19;
+  sampling.deadline = std::chrono::seconds(2);
+  sampling.no_store = true;
+  EXPECT_EQ(parent.fork(sampling, client::Prompt::text("ab", 0)).read_all(), "Hello world");
+  EXPECT_EQ(server.last_prompt(), (std::vector<TokenId>{1, 2, kHello, kWorld, 'a', 'b'}));
+  EXPECT_EQ(server.last_fields().branch, 3u);
+  EXPECT_EQ(server.last_fields().priority, 2u);
+  EXPECT_EQ(server.last_fields().nice, 19);
+  EXPECT_EQ(server.last_fields().deadline_ms, 2000u);
+  EXPECT_EQ(server.last_fields().header.flags, ipc::kSubmitNoStore);
+  EXPECT_EQ(parent.fork().read_all(), "Hello world");
+  EXPECT_EQ(server.last_prompt(), (std::vector<TokenId>{1, 2, kHello, kWorld}));
+  EXPECT_FALSE(parent.try_fork({}, client::Prompt::chat("[]")));
+}
+
 TEST(Wrapper, ErrorsAreThrownOrReturnedByChoice) {
   client::ConnectOptions nowhere;
   nowhere.socket_path = "/nonexistent.sock";
