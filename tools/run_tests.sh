@@ -1,8 +1,9 @@
 #!/bin/bash
 # Every test there is: the release build with all unit, integration and simulator tests; then under the
-# address and undefined-behaviour sanitizers, with all invariants walked and every DCHECK on, the unit tests,
-# the simulator, those integration tests that feed the daemon what it must not believe, and a short pass of
-# every fuzz target; then, under the thread sanitizer, what runs on several threads.
+# address and undefined-behaviour sanitizers, with all invariants walked and every DCHECK on, the unit tests of
+# what the daemon and its clients are made of, the simulator, those integration tests that feed the daemon what
+# it must not believe, and a short pass of every fuzz target; then, under the thread sanitizer, what runs on
+# several threads.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
 
@@ -130,10 +131,14 @@ export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 stage release "Release build" "$tests"
 if [ "$fast" = 0 ]; then
-  # A tenth of the simulator's seeds: each walks every invariant, and all of them ran above.
-  export INFERD_SIM_SEEDS=${INFERD_SIM_SEEDS:-200}
+  # A few of the simulator's seeds: each walks every invariant, and all of them ran above.
+  export INFERD_SIM_SEEDS=${INFERD_SIM_SEEDS:-100}
+  units='base|client_lib|daemon|engine|formats|ipc|memory|scheduler|text|vocabularies'
+  mapfile -t fuzz_targets < <(printf '%s\n' "$source_dir"/tests/fuzz/*_fuzz.cpp | sed 's#.*/\(.*\)\.cpp$#inferd_\1#')
+  mapfile -t unit_targets < <(tr '|' '\n' <<<"$units" | sed 's/.*/inferd_&_test/')
   stage asan-ubsan "Under address and undefined-behaviour sanitizers, and fuzz targets" \
-    '^(unit\.|sim$|fuzz\.|integration\.(first_answers|wrong_inputs|dying_clients)$)'
+    "^(unit\\.($units)|sim|fuzz\\..*|integration\\.(first_answers|wrong_inputs|dying_clients))\$" \
+    inferd inferctl inferd_sim_test "${unit_targets[@]}" "${fuzz_targets[@]}"
   # Under the thread sanitizer a model is slow, and threads take the same turns over one of no size.
   mkdir -p "$source_dir/build/tsan"
   export INFERD_TEST_MODEL=$source_dir/build/tsan/tiny.gguf

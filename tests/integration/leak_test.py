@@ -1,5 +1,10 @@
-"""2,000 requests, a third of them cancelled or with their client killed, leave nothing behind."""
+"""2,000 requests, a third of them cancelled or with their client killed, leave nothing behind.
 
+On a model so small that this takes seconds; by hand also on a real one, in ten minutes: set INFERD_TEST_LEAK_MODEL
+to its file, and INFERD_TEST_LEAK_POOL if not 64MiB. Whether a pool of that size makes some wait is not asserted then.
+"""
+
+import contextlib
 import os
 import random
 import select
@@ -14,10 +19,19 @@ REQUESTS = int(os.environ.get("INFERD_TEST_LEAK_REQUESTS", "2000"))
 CLIENTS = 8  # at once
 PER_CLIENT = 20
 
+REAL_MODEL = os.environ.get("INFERD_TEST_LEAK_MODEL")
+
 # So small that requests wait, compete for pages, and are preempted.
 MODEL = {"embedding": 128, "kv-heads": 4}
-SMALL_DAEMON = ["--set", "scheduler.max_sequences=12", "--set", "scheduler.step_tokens=64",
-                "--set", "memory.pool=1MiB"]
+SMALL_DAEMON = ["--set", "scheduler.max_sequences=12", "--set", "scheduler.step_tokens=64"]
+
+
+@contextlib.contextmanager
+def small_daemon():
+    pool = os.environ.get("INFERD_TEST_LEAK_POOL", "64MiB") if REAL_MODEL else "1MiB"
+    with contextlib.nullcontext(REAL_MODEL) if REAL_MODEL else harness.tiny_model(**MODEL) as model:
+        with harness.Daemon(*SMALL_DAEMON, "--set", "memory.pool=" + pool, model=model) as daemon:
+            yield daemon
 
 
 class Footprint:
@@ -103,7 +117,7 @@ class Leak(unittest.TestCase):
     def test_cancelled_and_killed_clients_leave_nothing_behind(self):
         seed = int(os.environ.get("INFERD_TEST_SEED", random.randrange(1 << 32)))
         chance = random.Random(seed)
-        with harness.tiny_model(**MODEL) as model, harness.Daemon(*SMALL_DAEMON, model=model) as daemon:
+        with small_daemon() as daemon:
             self.churn(daemon, chance, 2 * CLIENTS * PER_CLIENT, may_die=False)
             baseline = self.footprint(daemon)
             made, broken, kills = self.churn(daemon, chance, REQUESTS)
@@ -133,7 +147,8 @@ class Leak(unittest.TestCase):
                        if not line.startswith("#"))
         print({name: metrics[name] for name in metrics if "requests" in name or "preempt" in name})
         self.assertGreaterEqual(int(metrics['inferd_requests_total{outcome="accepted"}']), made)
-        self.assertGreater(int(metrics["inferd_preemptions_total"]), 0)
+        if not REAL_MODEL:
+            self.assertGreater(int(metrics["inferd_preemptions_total"]), 0)
 
 
 harness.main()

@@ -46,6 +46,13 @@ inline void* allocate_or_throw(size_t bytes) {
 
 }  // namespace inferd::counted_new
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define INFERD_FIXED_NEW
+#endif
+#endif
+#ifndef INFERD_FIXED_NEW
+
 // Those that throw nothing too: a sanitizer's own would not call the others.
 void* operator new(size_t bytes) { return inferd::counted_new::allocate_or_throw(bytes); }
 void* operator new[](size_t bytes) { return inferd::counted_new::allocate_or_throw(bytes); }
@@ -63,3 +70,5 @@ void operator delete(void* at, const std::nothrow_t&) noexcept { inferd::counted
 void operator delete[](void* at, const std::nothrow_t&) noexcept {
   inferd::counted_new::release(at);
 }
+
+#endif  // INFERD_FIXED_NEW
