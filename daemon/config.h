@@ -65,6 +65,14 @@ struct Config {
     uint32_t handshake_timeout_ms = 5'000;   // a client that connects and says nothing
     uint32_t stall_timeout_ms = 30'000;      // a client that does not read its completion ring
     uint32_t control_connections = 64;
+    // Quotas; 0: none.
+    uint32_t user_sequences = 0;
+    uint32_t user_queue = 0;
+    uint32_t user_pages = 0;
+    uint32_t user_tokens_per_s = 0;
+    uint32_t client_queue = 0;
+    uint32_t client_pages = 0;
+    uint32_t client_tokens_per_s = 0;
   } limits;
 };
 

@@ -29,7 +29,9 @@ std::string shown(const ConfigValue& value) {
 
 bool store_count(const KeySpec& spec, const ConfigValue& value, Config& config) {
   const auto* text = std::get_if<std::string>(&value);
-  if (spec.kind == KeyKind::kAutoCount && text != nullptr && *text == "auto") {
+  const bool none = (spec.kind == KeyKind::kAutoCount && text != nullptr && *text == "auto") ||
+                    (spec.kind == KeyKind::kLimit && text != nullptr && *text == "none");
+  if (none) {
     std::get<CountSlot>(spec.slot)(config) = 0;
     return true;
   }
@@ -92,7 +94,9 @@ bool store_unchecked(const KeySpec& spec, const ConfigValue& value, Config& conf
     case KeyKind::kText:
     case KeyKind::kChoice: return store_text(spec, value, config);
     case KeyKind::kCount:
-    case KeyKind::kAutoCount: return store_count(spec, value, config);
+    case KeyKind::kAutoCount:
+    case KeyKind::kLimit:
+      return store_count(spec, value, config);
     case KeyKind::kDuration: return store_duration(spec, value, config);
     case KeyKind::kAutoSize: return store_size(spec, value, config);
     case KeyKind::kFlag: {

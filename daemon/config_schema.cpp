@@ -39,7 +39,7 @@ std::string check_page_tokens(const Config& config) {
   return std::to_string(kPageTokens) + ", the only page size that this version's kernels have";
 }
 
-const std::array<KeySpec, 21> kKeys{{
+const std::array<KeySpec, 28> kKeys{{
     {.section = "daemon", .key = "runtime_dir", .kind = KeyKind::kText,
      .slot = +[](Config& c) -> std::string& { return c.daemon.runtime_dir; },
      .check = check_runtime_dir},
@@ -101,6 +101,27 @@ const std::array<KeySpec, 21> kKeys{{
     {.section = "limits", .key = "control_connections", .kind = KeyKind::kCount,
      .slot = +[](Config& c) -> uint32_t& { return c.limits.control_connections; },
      .low = 1, .high = 1024, .reloadable = true},
+    {.section = "limits", .key = "user_sequences", .kind = KeyKind::kLimit,
+     .slot = +[](Config& c) -> uint32_t& { return c.limits.user_sequences; },
+     .low = 1, .high = 1'000'000, .reloadable = true},
+    {.section = "limits", .key = "user_queue", .kind = KeyKind::kLimit,
+     .slot = +[](Config& c) -> uint32_t& { return c.limits.user_queue; },
+     .low = 1, .high = 1'000'000, .reloadable = true},
+    {.section = "limits", .key = "user_pages", .kind = KeyKind::kLimit,
+     .slot = +[](Config& c) -> uint32_t& { return c.limits.user_pages; },
+     .low = 1, .high = 1'000'000'000, .reloadable = true},
+    {.section = "limits", .key = "user_tokens_per_s", .kind = KeyKind::kLimit,
+     .slot = +[](Config& c) -> uint32_t& { return c.limits.user_tokens_per_s; },
+     .low = 1, .high = 1'000'000'000, .reloadable = true},
+    {.section = "limits", .key = "client_queue", .kind = KeyKind::kLimit,
+     .slot = +[](Config& c) -> uint32_t& { return c.limits.client_queue; },
+     .low = 1, .high = 1'000'000, .reloadable = true},
+    {.section = "limits", .key = "client_pages", .kind = KeyKind::kLimit,
+     .slot = +[](Config& c) -> uint32_t& { return c.limits.client_pages; },
+     .low = 1, .high = 1'000'000'000, .reloadable = true},
+    {.section = "limits", .key = "client_tokens_per_s", .kind = KeyKind::kLimit,
+     .slot = +[](Config& c) -> uint32_t& { return c.limits.client_tokens_per_s; },
+     .low = 1, .high = 1'000'000'000, .reloadable = true},
 }};
 
 constexpr std::array<ModelKeySpec, 2> kModelKeys{{
@@ -127,6 +148,7 @@ std::string expectation(const KeySpec& spec) {
     case KeyKind::kFlag: return "true or false";
     case KeyKind::kCount: return "an integer " + range();
     case KeyKind::kAutoCount: return "\"auto\" or an integer " + range();
+    case KeyKind::kLimit: return "\"none\" or an integer " + range();
     case KeyKind::kDuration:
       return "seconds, or a string such as \"500 ms\", \"30 s\", \"2 min\" or \"1 h\", from " +
              written_duration(spec.low) + " to " + written_duration(spec.high);
@@ -156,6 +178,10 @@ std::string written_value(const KeySpec& spec, const Config& config) {
     case KeyKind::kAutoCount: {
       const uint32_t count = std::get<CountSlot>(spec.slot)(values);
       return count == 0 ? "\"auto\"" : std::to_string(count);
+    }
+    case KeyKind::kLimit: {
+      const uint32_t count = std::get<CountSlot>(spec.slot)(values);
+      return count == 0 ? "\"none\"" : std::to_string(count);
     }
     case KeyKind::kDuration: return written_duration(std::get<CountSlot>(spec.slot)(values));
     case KeyKind::kAutoSize: {

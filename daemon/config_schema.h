@@ -23,6 +23,7 @@ enum class KeyKind {
   kChoice,       // one of `choices`
   kCount,        // an integer within [low, high]
   kAutoCount,    // the same, or "auto" (stored as 0)
+  kLimit,        // the same, or "none" (stored as 0)
   kDuration,     // seconds, or a string such as "500 ms"; stored in milliseconds, within [low, high]
   kAutoSize,     // "auto" (stored as 0) or bytes such as "2 GiB", within [low, high]
   kFlag,         // true or false

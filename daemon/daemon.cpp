@@ -136,6 +136,8 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
   scheduling.context_tokens = model_info_.context_tokens;
   scheduling.queue_max = config_.scheduler.queue;
   scheduling.session_requests_max = config_.limits.sequences_per_session;
+  scheduling.user_quota = loop_limits(config_).user_quota;
+  scheduling.session_quota = loop_limits(config_).session_quota;
   INFERD_TRY(scheduler::check_config(scheduling, *memory_));
   scheduler_ = std::make_unique<scheduler::Scheduler>(scheduling, *memory_, policy_, clock_);
   INFERD_ASSIGN(EngineMailbox mailbox, EngineMailbox::create());
@@ -154,6 +156,10 @@ StepLoopLimits Daemon::loop_limits(const Config& config) const {
   limits.itl_target_ns = config.scheduler.itl_target_ms * kMillisecondNs;
   limits.prefix_cache = config.memory.prefix_cache;
   limits.cache_idle_ns = config.memory.cache_idle_ms * kMillisecondNs;
+  limits.user_quota = {config.limits.user_sequences, config.limits.user_queue,
+                       config.limits.user_pages, config.limits.user_tokens_per_s};
+  limits.session_quota = {0, config.limits.client_queue, config.limits.client_pages,
+                          config.limits.client_tokens_per_s};
   return limits;
 }
 

@@ -333,6 +333,7 @@ void StepLoop::set_limits(const StepLoopLimits& limits) {
   INFERD_CHECK(limits.running_max == limits_.running_max);  // the memory was made for it
   limits_ = limits;
   parts_.scheduler.set_session_requests_max(limits.sequences_per_session);
+  parts_.scheduler.set_quotas(limits.user_quota, limits.session_quota);
 }
 
 }  // namespace inferd::daemon

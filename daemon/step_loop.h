@@ -48,6 +48,8 @@ struct StepLoopLimits {
   int64_t itl_target_ns = 50'000'000;  // prefill chunks shrink to keep steps within it
   bool prefix_cache = true;            // finished pages are kept and found again
   int64_t cache_idle_ns = 600'000'000'000;  // a cached page not asked for this long is freed
+  scheduler::Quota user_quota;
+  scheduler::Quota session_quota;  // its sequences are limited by sequences_per_session
 };
 
 // What the loop works with; everything is borrowed and outlives it.

@@ -8,6 +8,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "memory/paged_memory.h"
+#include "scheduler/quotas.h"
 #include "scheduler/request.h"
 
 namespace inferd::scheduler {
@@ -20,6 +21,8 @@ struct SchedulerConfig {
   uint32_t queue_max = 256;  // requests waiting, all sessions together
   // Requests of one session, waiting and running; 0: no limit but queue_max.
   uint32_t session_requests_max = 0;
+  Quota user_quota;     // of each user, all sessions together
+  Quota session_quota;  // of each session
 };
 
 // What decides how long a sequence may be here.

@@ -32,6 +32,7 @@ void Scheduler::commit_item(uint32_t index, std::span<const TokenId> tokens) {
   slot.computed += computed;
   slot.stats.computed_tokens += computed;
   totals_.computed_tokens += computed;
+  charge_rates(slot, computed);
   if (slot.score) {
     slot.scored = std::max(slot.scored, std::min(slot.computed, slot.stats.prompt_tokens));
   }

@@ -59,7 +59,7 @@ Result<void> Scheduler::submit(const Request& request) {
   slot.parent = request.parent;
   slot.chunk_tokens_max = request.chunk_tokens_max;
   slot.limit_is_context = request.max_tokens == kUnlimitedTokens;
-  slot.limit = slot.limit_is_context ? limit_.tokens : prompt_tokens + request.max_tokens;
+  slot.limit = token_limit(request);
   slot.stop_count = static_cast<uint32_t>(request.stop_tokens.size());
   std::copy(request.stop_tokens.begin(), request.stop_tokens.end(), slot.stop_tokens.begin());
   slot.tokens.reserve(slot.limit);
@@ -68,6 +68,7 @@ Result<void> Scheduler::submit(const Request& request) {
   slot.stats.prompt_tokens = prompt_tokens;
   slot.stats.submitted_ns = slot.waiting_since_ns;
   slot_of_.emplace(request.sequence, index);
+  open_rates(request);
   waiting_.insert(slots_, index);
   if (slot.deadline_ns != 0) deadline_next_ns_ = std::min(deadline_next_ns_, slot.deadline_ns);
   ++totals_.submitted;
@@ -91,6 +92,7 @@ Result<void> Scheduler::check_submission(const Request& request) const {
                        " are accepted from one session: wait until one has ended");
     }
   }
+  INFERD_TRY(check_quotas(request));
   // Preempted sequences wait too, but do not count against those who submit.
   if (waiting_.size() >= config_.queue_max || slots_.full()) {
     return Error(ErrorCode::kUnavailable, "the queue is full: " + format_count(waiting_.size()) +

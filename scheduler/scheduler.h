@@ -44,6 +44,7 @@
 #include "scheduler/admission.h"
 #include "scheduler/batch_plan.h"
 #include "scheduler/policy.h"
+#include "scheduler/quotas.h"
 #include "scheduler/request.h"
 #include "scheduler/request_slots.h"
 
@@ -93,10 +94,13 @@ class Scheduler {
   SequenceLimit sequence_limit() const { return limit_; }
   // SchedulerConfig::session_requests_max from now on. Requests that are here stay.
   void set_session_requests_max(uint32_t requests) { config_.session_requests_max = requests; }
+  // The quotas from now on, for what is submitted then.
+  void set_quotas(const Quota& user, const Quota& session);
 
   // Queues a request. Copies prompt and stop tokens; allocates. Errors, at once and without effect:
-  // those of check_request(); kInvalidArgument for an id in use; kUnavailable when the queue or the
-  // session's share of it is full (the sentence has the figure): try again later.
+  // those of check_request(); kInvalidArgument for an id in use; kUnavailable when the queue, the
+  // session's share of it or a quota is full (the sentence has the figure): try again later;
+  // kResourceExhausted for what no quota can ever hold.
   Result<void> submit(const Request& request);
 
   // Chooses the next step's work, and makes every page that it writes available; the step cannot
@@ -158,6 +162,12 @@ class Scheduler {
   void release(uint32_t index);
   SequenceInfo info_of(const RequestSlot& slot) const;
 
+  // scheduler_quotas.cpp
+  uint32_t token_limit(const Request& request) const;
+  Result<void> check_quotas(const Request& request) const;
+  void open_rates(const Request& request);
+  void charge_rates(const RequestSlot& slot, uint32_t computed);
+
   // plan.cpp; `index` is that of a slot
   Candidate candidate(uint32_t index) const;
   void grant_running(const StepBudget& budget);
@@ -202,6 +212,8 @@ class Scheduler {
   // Nobody who waits has an earlier deadline.
   int64_t deadline_next_ns_ = std::numeric_limits<int64_t>::max();
   SchedulerStats totals_;
+  TokenRates user_rates_;
+  TokenRates session_rates_;
 
   // Of the step in flight.
   bool in_flight_ = false;

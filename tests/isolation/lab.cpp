@@ -62,7 +62,7 @@ std::vector<Record> Lab::run(std::span<const Job> jobs) {
   for (uint32_t now = 0; arrivals_left > 0 || !scheduler_->idle(); ++now) {
     for (size_t i = 0; i < jobs.size(); ++i) {
       if (jobs[i].arrive_step == now) {
-        submit(jobs[i], i);
+        submit(jobs, i);
         --arrivals_left;
       }
       if (jobs[i].cancel_step == now && scheduler_->cancel(SequenceId(sequence_base_ + i))) {
@@ -91,11 +91,16 @@ void Lab::refresh_pages() {
   } while (count == pages.size());
 }
 
-void Lab::submit(const Job& job, size_t index) {
+void Lab::submit(std::span<const Job> jobs, size_t index) {
+  const Job& job = jobs[index];
   scheduler::Request request;
+  // A family is of one user. Parents come before their children.
+  size_t oldest = index;
+  while (jobs[oldest].parent < oldest) oldest = jobs[oldest].parent;
+  if (oldest != index) request.parent = SequenceId(sequence_base_ + job.parent);
   request.sequence = SequenceId(sequence_base_ + index);
-  request.session = SessionId(1 + index % 4);
-  request.user = UserId(1000 + static_cast<uint32_t>(index % 3));
+  request.session = SessionId(1 + oldest % 4);
+  request.user = UserId(1000 + static_cast<uint32_t>(oldest % 3));
   request.prompt = job.prompt;
   request.max_tokens = job.max_tokens;
   request.score = job.score;

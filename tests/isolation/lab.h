@@ -28,6 +28,8 @@ struct Job {
   engine::SamplingParams sampling;
   bool score = false;  // logits of every position of the prompt are kept, not of its last alone
   CacheDomain domain;  // whose cached prefixes it may use; 0: none
+  uint32_t parent = kNever;  // the job that it was forked from, by its place among them; one that
+                             // runs alone has none
   uint32_t arrive_step = 0;       // submitted before the step of this number
   uint32_t cancel_step = kNever;  // cancelled before the step of this number
   bool cancel_in_flight = false;  // cancelled while the step before cancel_step is computed
@@ -87,7 +89,7 @@ class Lab {
 
  private:
   Lab() = default;
-  void submit(const Job& job, size_t index);
+  void submit(std::span<const Job> jobs, size_t index);
   void step(std::span<const Job> jobs, uint32_t step, std::vector<Record>& records);
   void announce_pages();
   void keep_rows(const scheduler::BatchItem& item, std::span<const float> rows,

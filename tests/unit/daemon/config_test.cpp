@@ -56,6 +56,13 @@ sequences_per_session = 4
 handshake_timeout = 0.5
 stall_timeout = "750 ms"
 control_connections = 5
+user_sequences = 11
+user_queue = 12
+user_pages = 13
+user_tokens_per_s = 14
+client_queue = 15
+client_pages = 16
+client_tokens_per_s = "none"
 )");
   ASSERT_THAT(parsed.problems, IsEmpty()) << format_problems(parsed.problems);
   const Config& c = parsed.config;
@@ -82,6 +89,13 @@ control_connections = 5
   EXPECT_EQ(c.limits.handshake_timeout_ms, 500u);
   EXPECT_EQ(c.limits.stall_timeout_ms, 750u);
   EXPECT_EQ(c.limits.control_connections, 5u);
+  EXPECT_EQ(c.limits.user_sequences, 11u);
+  EXPECT_EQ(c.limits.user_queue, 12u);
+  EXPECT_EQ(c.limits.user_pages, 13u);
+  EXPECT_EQ(c.limits.user_tokens_per_s, 14u);
+  EXPECT_EQ(c.limits.client_queue, 15u);
+  EXPECT_EQ(c.limits.client_pages, 16u);
+  EXPECT_EQ(c.limits.client_tokens_per_s, 0u);
 }
 
 struct Mistake {
@@ -162,6 +176,9 @@ std::vector<std::string> wrong_values(const KeySpec& spec) {
     case KeyKind::kText: return {"[1]", "{ a = 1 }", "1979-05-27", "7", "true", "\"\""};
     case KeyKind::kChoice: wrong.insert(wrong.end(), {"7", "true", "\"\"", "\"AUTO\""}); break;
     case KeyKind::kFlag: wrong.insert(wrong.end(), {"0", "\"true\""}); break;
+    case KeyKind::kLimit:
+      wrong.insert(wrong.end(), {"\"auto\"", "0", beyond, "1.5", "true", "\"7\""});
+      break;
     case KeyKind::kCount: wrong.insert(wrong.end(), {"\"auto\""}); [[fallthrough]];
     case KeyKind::kAutoCount:
       wrong.insert(wrong.end(), {"0", beyond, "1.5", "true", "\"7\"", "9223372036854775807"});

@@ -59,7 +59,8 @@ TEST(Documentation, TheManualHasEachKeysDefaultRangeChoicesAndWhetherAReloadAppl
     SCOPED_TRACE(std::string(spec.section) + "." + std::string(spec.key));
     const ManualEntry entry = manual_entry(manual, spec);
     EXPECT_THAT(entry.heading, HasSubstr(quoted_for_roff(written_value(spec, defaults))));
-    const bool is_count = spec.kind == KeyKind::kCount || spec.kind == KeyKind::kAutoCount;
+    const bool is_count = spec.kind == KeyKind::kCount || spec.kind == KeyKind::kAutoCount ||
+                          spec.kind == KeyKind::kLimit;
     if (is_count && spec.check == nullptr) {
       EXPECT_THAT(entry.text, HasSubstr(std::to_string(spec.low) + " to"));
       EXPECT_THAT(entry.text, HasSubstr(std::to_string(spec.high)));
