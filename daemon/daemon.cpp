@@ -139,7 +139,7 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
   scheduling.user_quota = loop_limits(config_).user_quota;
   scheduling.session_quota = loop_limits(config_).session_quota;
   INFERD_TRY(scheduler::check_config(scheduling, *memory_));
-  scheduler_ = std::make_unique<scheduler::Scheduler>(scheduling, *memory_, policy_, clock_);
+  scheduler_ = std::make_unique<scheduler::Scheduler>(scheduling, *memory_, clock_);
   INFERD_ASSIGN(EngineMailbox mailbox, EngineMailbox::create());
   mailbox_.emplace(std::move(mailbox));
   INFERD_ASSIGN(loop_, StepLoop::create({*engine_, *scheduler_, *memory_, *mailbox_, clock_, *this,

@@ -23,7 +23,6 @@
 #include "daemon/step_loop.h"
 #include "engine/engine.h"
 #include "memory/paged_memory.h"
-#include "scheduler/policy.h"
 #include "scheduler/scheduler.h"
 
 namespace inferd::daemon {
@@ -71,7 +70,6 @@ class Daemon final : private StepLoopObserver, private ControlHost {
   LoadedEverything loaded_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<memory::PagedMemory> memory_;
-  scheduler::FifoPolicy policy_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   std::optional<EngineMailbox> mailbox_;
   std::unique_ptr<StepLoop> loop_;

@@ -2,6 +2,7 @@
 // Owner: scheduler. Pure functions, any thread. Must not know who else is running.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -23,6 +24,8 @@ struct SchedulerConfig {
   uint32_t session_requests_max = 0;
   Quota user_quota;     // of each user, all sessions together
   Quota session_quota;  // of each session
+  // Of the service, in percent, what is kept for a class that wants it, whatever earlier ones want.
+  std::array<uint32_t, kPriorityClasses> share_percent{0, 10, 2};
 };
 
 // What decides how long a sequence may be here.

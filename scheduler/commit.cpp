@@ -53,7 +53,6 @@ void Scheduler::commit_item(uint32_t index, std::span<const TokenId> tokens) {
   if (complete && !samples) event.finish = FinishReason::kLength;
   event.tokens = tokens.first(accepted);
   event.stats = slot.stats;
-  policy_.served({slot.sequence, slot.session, slot.user, computed, accepted});
   if (accepted > 0 || event.finish != FinishReason::kNone) events_.push_back(event);
 
   if (event.finish != FinishReason::kNone) {

@@ -18,7 +18,8 @@ inline constexpr uint32_t kWeightDefault = 100;
 inline constexpr int32_t kNiceMin = -20;
 inline constexpr int32_t kNiceMax = 19;
 
-// How urgent a request is. The numbers are those of the wire and of the public C interface.
+// How urgent a request is. The numbers are those of the wire and of the public C interface. A class is
+// served before the next one, but for the share that is kept for each (SchedulerConfig).
 enum class PriorityClass : uint8_t {
   kInteractive = 0,  // somebody waits for each token
   kBatch = 1,        // somebody waits for the end
@@ -43,9 +44,11 @@ struct Request {
   // Whose cached prefixes it may use, and who may use its own; 0: neither.
   CacheDomain domain;
   uint32_t chunk_tokens_max = 0;  // longest prefill chunk; 0: as the step allows
-  uint32_t weight = kWeightDefault;
+  uint32_t weight = kWeightDefault;  // of its user among users, at least 1; the latest one counts
   PriorityClass priority = PriorityClass::kInteractive;
-  int32_t nice = 0;  // within the class, as with processes: kNiceMin (first) to kNiceMax
+  // Within the class, as with processes, kNiceMin to kNiceMax: each step makes its tokens a quarter dearer
+  // than the one before, and where it is lower a request goes before others of its session.
+  int32_t nice = 0;
   // When it must have been admitted, by the injected clock; 0: whenever. See Scheduler::overdue().
   int64_t deadline_ns = 0;
   // The sequence that it was forked from; 0: none. While that one runs, the pages that it computed

@@ -23,11 +23,17 @@ struct RequestSlot {
   bool paused = false;
   bool cancelled = false;  // while its step is in flight; released by commit()
   bool score = false;
-  uint32_t weight = 0;
   PriorityClass priority = PriorityClass::kInteractive;
+  // The class that its claim on pages is of: its own, or the first once its class was starved for long.
+  PriorityClass rank = PriorityClass::kInteractive;
+  uint32_t weight = kWeightDefault;
   int32_t nice = 0;
   int64_t deadline_ns = 0;  // 0: none, or it was admitted
   SequenceId parent;        // whom it was forked from; 0: nobody
+  uint32_t lane = 0;         // its account in the fair queue
+  uint32_t charged = 0;      // positions that were charged: computing them again is free
+  uint64_t served_step = 0;  // the last step that it had a share of
+  uint32_t lane_next = 0;    // scratch of a step: the next one of its lane
   uint32_t chunk_tokens_max = 0;
   uint32_t limit = 0;  // tokens at which it ends
   bool limit_is_context = false;

@@ -10,11 +10,9 @@
 
 namespace inferd::scheduler {
 
-Scheduler::Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory, Policy& policy,
-                     const Clock& clock)
+Scheduler::Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory, const Clock& clock)
     : config_(config),
       memory_(memory),
-      policy_(policy),
       clock_(clock),
       limit_(scheduler::sequence_limit(config, memory)),
       slots_(memory.sequences().sequences_max() + config.queue_max),
@@ -27,7 +25,8 @@ Scheduler::Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory,
   by_age_.reserve(sequences_max);
   planned_.reserve(sequences_max);
   events_.reserve(sequences_max);
-  candidates_.reserve(slots_.size());
+  displaceable_.reserve(sequences_max);
+  for (std::vector<uint32_t>& lanes : class_lanes_) lanes.reserve(sequences_max);
   prefix_.reserve(memory::pages_for_tokens(limit_.tokens).value);
 }
 
@@ -52,9 +51,11 @@ Result<void> Scheduler::submit(const Request& request) {
   slot.domain = request.domain;
   slot.arrival = ++arrivals_;
   slot.score = request.score;
-  slot.weight = request.weight;
   slot.priority = request.priority;
+  slot.rank = request.priority;
+  slot.weight = request.weight;
   slot.nice = request.nice;
+  slot.lane = open_lane(slot);
   slot.deadline_ns = request.deadline_ns;
   slot.parent = request.parent;
   slot.chunk_tokens_max = request.chunk_tokens_max;
@@ -70,10 +71,39 @@ Result<void> Scheduler::submit(const Request& request) {
   slot_of_.emplace(request.sequence, index);
   open_rates(request);
   waiting_.insert(slots_, index);
+  insert_waiting(index);
   if (slot.deadline_ns != 0) deadline_next_ns_ = std::min(deadline_next_ns_, slot.deadline_ns);
   ++totals_.submitted;
   totals_.prompt_tokens += prompt_tokens;
   return {};
+}
+
+// The account of its session and class, with room in its list for all that it has.
+uint32_t Scheduler::open_lane(const RequestSlot& slot) {
+  const uint32_t lane = fair_.open(slot.priority, slot.user, slot.session, slot.weight);
+  if (work_.size() < fair_.lane_count()) work_.resize(fair_.lane_count());
+  const size_t members = fair_.lane(lane).members;
+  std::vector<uint32_t>& waiting = work_[lane].waiting;
+  if (waiting.capacity() < members) waiting.reserve(std::max(members, 2 * waiting.capacity()));
+  return lane;
+}
+
+bool Scheduler::renice(SequenceId sequence, PriorityClass priority, int32_t nice) {
+  INFERD_CHECK(nice >= kNiceMin && nice <= kNiceMax);
+  const auto found = slot_of_.find(sequence);
+  if (found == slot_of_.end()) return false;
+  RequestSlot& slot = slots_[found->second];
+  const bool waits = !slot.table.is_open();
+  if (waits) erase_waiting(found->second);
+  fair_.close(slot.lane);
+  slot.priority = priority;
+  if (std::find(promoted_.begin(), promoted_.end(), found->second) == promoted_.end()) {
+    slot.rank = priority;
+  }
+  slot.nice = nice;
+  slot.lane = open_lane(slot);
+  if (waits) insert_waiting(found->second);
+  return true;
 }
 
 Result<void> Scheduler::check_submission(const Request& request) const {
@@ -163,15 +193,6 @@ bool Scheduler::resume(SequenceId sequence) {
   return true;
 }
 
-bool Scheduler::renice(SequenceId sequence, PriorityClass priority, int32_t nice) {
-  INFERD_CHECK(nice >= kNiceMin && nice <= kNiceMax);
-  RequestSlot* slot = find(sequence);
-  if (slot == nullptr) return false;
-  slot->priority = priority;
-  slot->nice = nice;
-  return true;
-}
-
 std::optional<SequenceId> Scheduler::overdue() {
   const int64_t now_ns = clock_.now_ns();
   if (now_ns < deadline_next_ns_) return std::nullopt;
@@ -193,7 +214,10 @@ void Scheduler::release(uint32_t index) {
     running_.erase(index);
   } else {
     waiting_.erase(index);
+    erase_waiting(index);
   }
+  fair_.close(slot.lane);
+  std::replace(promoted_.begin(), promoted_.end(), index, kNoSlot);
   if (!slot.cancelled) slot_of_.erase(slot.sequence);
   slots_.release(index);
 }

@@ -4,32 +4,42 @@
 //
 // One step: submit, cancel, pause, ... - plan() - the engine runs, the sampler draws - commit().
 //
-// plan() and commit() are functions of this object's state, their arguments, the injected clock and
-// the injected policy: the same calls give the same plans. Neither allocates once warm.
+// plan() and commit() are functions of this object's state, their arguments and the injected clock: the
+// same calls give the same plans. Neither allocates once warm.
+//
+// Turns. Service is shared by the fair queue (fair_queue.h): between users by weight, then between their
+// sessions, within each priority class; a later class is served when the ones before it leave something,
+// and a share is kept for it. What is charged: a token of prefill 1, a decoded token kDecodeCost; what
+// the prefix index had, and what is computed again after a preemption, nothing.
 //
 // Memory. Admission is optimistic: a request enters when the pages that it needs now are free, with
 // headroom for everyone running; what it may still generate is not set aside. When the pool runs
-// out, pages are taken back from younger sequences: their pages are released, they return to their
-// place in the queue with what they generated, and are later computed again, to the same bits.
+// out, pages are taken back from sequences of lower rank: their pages are released, they return to
+// their place in the queue with what they generated, and are later computed again, to the same bits.
 // Why every sequence ends:
 //
-//  1. Age is the order of submission. It never changes, and the queue is ordered by it.
-//  2. A sequence takes pages only from strictly younger ones, or from paused ones (nobody waits for
-//     a client that does not read). Within a step, older ones reserve before younger ones.
-//  3. So the oldest running sequence that is not paused can always have its pages: all others
+//  1. Rank is the priority class, then age, the order of submission. It changes only by renice() and,
+//     for one request a class at a time, by promote_starved().
+//  2. A running sequence takes pages only from those of strictly lower rank, or from paused ones
+//     (nobody waits for a client that does not read). Within a step, higher ranks reserve first.
+//  3. A waiting request takes pages only from paused ones, from those of a later class, and from those
+//     of a user who is ahead of its own by more than twice what computing them again costs; never from
+//     the first of all, unless that is of a later class.
+//  4. So the first of all running sequences that is not paused can always have its pages: all others
 //     together can be made to let go, and alone it fits (or was refused at submission). It is
-//     served whenever nobody else could be, whatever the policy's order: each step that has
-//     anything to do computes at least one token, and what the oldest computed is never lost.
-//     It ends after a bounded number of steps; then the next is the oldest.
-//  4. A request whose beginning another sequence is computing waits for it instead of doing the same
-//     work: only while that one runs, is not paused and has not come so far. Since the oldest running
-//     one always goes on, it comes so far, or ends, or loses its pages; then nobody waits for it.
-//  5. No ping-pong: a sequence is admitted again only when its own pages are free, and beyond them
+//     served whenever nobody else could be: each step that has anything to do computes at least one
+//     token, and what the first computed is lost at most to an earlier class. It ends after a bounded
+//     number of steps; then the next is the first.
+//  5. A request whose beginning another sequence is computing waits for it instead of doing the same
+//     work: only while that one runs, is not paused and has not come so far. Since the first of all
+//     always goes on, it comes so far, or ends, or loses its pages; then nobody waits for it.
+//  6. No ping-pong: a sequence is admitted again only when its own pages are free, and beyond them
 //     all that running prefills still lack, and one page for every running sequence. Before it is
-//     preempted again, older ones must have grown into all of those. They end, so they grow a
-//     bounded number of times, and that bounds the number of preemptions.
+//     preempted again, others must have grown into all of those, or its user must have got ahead again
+//     by twice what is lost. They end, so they grow a bounded number of times.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -43,10 +53,11 @@
 #include "memory/paged_memory.h"
 #include "scheduler/admission.h"
 #include "scheduler/batch_plan.h"
-#include "scheduler/policy.h"
+#include "scheduler/fair_queue.h"
 #include "scheduler/quotas.h"
 #include "scheduler/request.h"
 #include "scheduler/request_slots.h"
+#include "scheduler/step_cost.h"
 
 namespace inferd::scheduler {
 
@@ -55,7 +66,13 @@ struct StepBudget {
   uint32_t tokens = 0;            // at most SchedulerConfig::step_tokens
   uint32_t logits = 0;            // at most SchedulerConfig::step_logits
   uint32_t chunk_tokens_max = 0;  // longest prefill chunk of one sequence; 0: as `tokens` allows
+  // How long a step may take by `cost` while interactive answers are under way; 0: as long as it does.
+  int64_t time_ns = 0;
+  StepCost cost = {};
 };
+
+// Cost of a decoded token, in tokens of prefill.
+inline constexpr uint64_t kDecodeCost = 2;
 
 // What the daemon learned from running plan.items[i]: the tokens sampled after it. One for an item
 // that asked for logits (of its last position); none for a chunk in mid-prompt, nor for a request
@@ -81,16 +98,15 @@ class Scheduler {
  public:
   // All arguments but the config are borrowed and outlive the scheduler; it is the only one to open
   // sequences in `memory`. The config has passed check_config().
-  Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory, Policy& policy,
-            const Clock& clock);
+  Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory, const Clock& clock);
   // Cancels everything.
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
   const SchedulerConfig& config() const { return config_; }
-  // The whole of a step, as configured.
-  StepBudget step_budget() const { return {config_.step_tokens, config_.step_logits, 0}; }
+  // The whole of a step, as configured, however long it takes.
+  StepBudget step_budget() const { return {config_.step_tokens, config_.step_logits, 0, 0, {}}; }
   SequenceLimit sequence_limit() const { return limit_; }
   // SchedulerConfig::session_requests_max from now on. Requests that are here stay.
   void set_session_requests_max(uint32_t requests) { config_.session_requests_max = requests; }
@@ -128,7 +144,7 @@ class Scheduler {
   bool resume(SequenceId sequence);
 
   // Changes how urgent a sequence is, from the next plan on. `nice` is within kNiceMin and
-  // kNiceMax. False if the sequence is not known.
+  // kNiceMax. False if the sequence is not known. May allocate.
   bool renice(SequenceId sequence, PriorityClass priority, int32_t nice);
 
   // A request whose deadline has come before it was admitted for the first time, for the caller to
@@ -160,6 +176,7 @@ class Scheduler {
   RequestSlot* find(SequenceId sequence);
   const RequestSlot* find(SequenceId sequence) const;
   void release(uint32_t index);
+  uint32_t open_lane(const RequestSlot& slot);
   SequenceInfo info_of(const RequestSlot& slot) const;
 
   // scheduler_quotas.cpp
@@ -167,25 +184,80 @@ class Scheduler {
   Result<void> check_quotas(const Request& request) const;
   void open_rates(const Request& request);
   void charge_rates(const RequestSlot& slot, uint32_t computed);
+  // What a lane (a session's requests of one class) has to do.
+  struct LaneWork {
+    std::vector<uint32_t> waiting;  // slots, by nice, then age
+    // Of the step being planned:
+    size_t place = 0;             // in `waiting`: the next one to try
+    uint32_t prefill_tokens = 0;  // left to compute of its running prefills
+    uint32_t decode_first = 0;    // lists of slots, linked by lane_next
+    uint32_t decode_last = 0;
+    uint32_t prefill_first = 0;
+    uint32_t prefill_last = 0;
+  };
+  // What is left of the step being planned.
+  struct Room {
+    uint32_t tokens = 0;
+    uint32_t logits = 0;
+    uint32_t chunk_tokens_max = 0;
+    uint32_t prefill_min = 0;  // tokens of prefill that are granted however long they take
+    double time_ns = 0;
+    StepCost cost;
+    bool cut_decodes = false;  // time bounds decodes too
+  };
+  enum class Admission : uint8_t { kAdmitted, kAwaitsPrefix, kNoRoom };
+  static constexpr uint32_t kNoSlot = std::numeric_limits<uint32_t>::max();
+  static constexpr uint32_t kCreditSteps = 16;    // what a class can save up of its share
+  static constexpr uint32_t kPromotionSteps = 2;  // how much of it makes its first request come first
 
   // plan.cpp; `index` is that of a slot
-  Candidate candidate(uint32_t index) const;
-  void grant_running(const StepBudget& budget);
   void reserve_running(const StepBudget& budget);
-  void serve_oldest(const StepBudget& budget);
+  void serve_first(const StepBudget& budget);
+  std::optional<uint32_t> first_ranked() const;
   void reserve_share(uint32_t index);
-  std::optional<uint32_t> choose_victim(uint64_t arrival) const;
-  std::optional<uint32_t> youngest_paused() const;
+  std::optional<uint32_t> choose_victim(const RequestSlot& slot) const;
+  bool lets_go_before(uint32_t one, uint32_t other) const;
   void preempt(uint32_t index);
+  void build(BatchPlan& plan);
+
+  // admit.cpp
+  void insert_waiting(uint32_t index);
+  void erase_waiting(uint32_t index);
+  uint32_t next_waiting(uint32_t lane, size_t& place) const;
+  uint32_t next_waiting(uint32_t lane) const {
+    size_t place = 0;
+    return next_waiting(lane, place);
+  }
   void admit(const StepBudget& budget);
+  bool admit_class(size_t priority, const StepBudget& budget, uint32_t& prefix_waiters);
+  void promote_starved();
+  Admission try_admit(uint32_t index);
   uint32_t find_prefix(const RequestSlot& slot);
   uint32_t share_parent(const RequestSlot& slot, std::span<const TokenId> tokens, uint32_t cached);
   const RequestSlot* running_parent(const RequestSlot& slot) const;
   bool computed_elsewhere(const RequestSlot& slot, uint32_t cached) const;
-  bool start(uint32_t index, const StepBudget& budget);
   bool make_room(const RequestSlot& slot);
+  void list_displaceable(const RequestSlot& slot);
+  bool owes(const RequestSlot& running, const RequestSlot& waiting) const;
   void start_running(uint32_t index);
-  void build(BatchPlan& plan);
+
+  // grant.cpp
+  static uint64_t cost_of(const RequestSlot& slot, uint32_t tokens);
+  static uint32_t step_prefill(const RequestSlot& slot);
+  void count_work();
+  void grant_running(const StepBudget& budget);
+  void set_time_room(const StepBudget& budget);
+  void list_work(const StepBudget& budget);
+  void insert_by_nice(uint32_t& first, uint32_t index);
+  void grant_class(size_t priority, uint64_t cost_max);
+  uint64_t decode_time_max(size_t priority) const;
+  void grant_decodes(size_t priority, uint64_t time_max, uint64_t cost_max, uint64_t& spent);
+  void grant_prefills(size_t priority, uint64_t cost_max, uint64_t& spent);
+  uint32_t own_share(const RequestSlot& slot) const;
+  double time_of(const RequestSlot& slot, uint32_t tokens) const;
+  uint32_t tokens_in_time(const RequestSlot& slot, uint32_t tokens) const;
+  uint32_t grant(RequestSlot& slot, uint32_t tokens_max);
+  void settle();
 
   // commit.cpp
   void commit_item(uint32_t index, std::span<const TokenId> tokens);
@@ -197,10 +269,10 @@ class Scheduler {
   Result<void> verify_waiting(const RequestSlot& slot) const;
   Result<void> verify_running(const RequestSlot& slot) const;
   Result<void> verify_tokens(const RequestSlot& slot) const;
+  Result<void> verify_lanes() const;
 
   SchedulerConfig config_;
   memory::PagedMemory& memory_;
-  Policy& policy_;
   const Clock& clock_;
   const SequenceLimit limit_;
 
@@ -208,6 +280,13 @@ class Scheduler {
   SlotList waiting_;                                  // by age
   SlotList running_;                                  // by age
   std::unordered_map<SequenceId, uint32_t> slot_of_;  // looked up only, never walked
+  FairQueue fair_;
+  Turns turns_{fair_};
+  std::vector<LaneWork> work_;  // [lanes of fair_]
+  // Cost that a class may still be served before the earlier ones; grows by its share while it lacks
+  // something, falls by what it is served.
+  std::array<int64_t, kPriorityClasses> credit_{};
+  std::array<uint32_t, kPriorityClasses> promoted_{kNoSlot, kNoSlot, kNoSlot};  // see promote_starved()
   uint64_t arrivals_ = 0;
   // Nobody who waits has an earlier deadline.
   int64_t deadline_next_ns_ = std::numeric_limits<int64_t>::max();
@@ -220,10 +299,12 @@ class Scheduler {
   memory::Reservation reservation_;  // empty outside of plan()
   uint32_t tokens_granted_ = 0;
   uint32_t logits_granted_ = 0;
-  bool preempted_ = false;         // somebody had to let go in this step: nobody is admitted
-  std::vector<uint32_t> by_age_;   // scratch of reserve_running()
+  Room room_;
+  std::vector<uint32_t> by_age_;   // scratch
   std::vector<uint32_t> planned_;  // slots, in the order of the items
-  std::vector<Candidate> candidates_;
+  std::vector<uint32_t> displaceable_;     // scratch of make_room()
+  std::vector<double> user_decode_ns_;     // scratch of set_time_room(), by user account
+  std::array<std::vector<uint32_t>, kPriorityClasses> class_lanes_;  // lanes with running work
   std::vector<PageId> prefix_;     // what find_prefix() found
   std::vector<SequenceEvent> events_;
 };

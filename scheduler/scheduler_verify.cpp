@@ -22,6 +22,7 @@ std::string sequence_text(const RequestSlot& slot) {
 Result<void> Scheduler::verify() const {
   INFERD_TRY(memory_.verify());
   INFERD_TRY(verify_lists());
+  INFERD_TRY(verify_lanes());
   for (uint32_t index : waiting_.slots()) INFERD_TRY(verify_waiting(slots_[index]));
   for (uint32_t index : running_.slots()) INFERD_TRY(verify_running(slots_[index]));
   if (reservation_.count().value != 0 || memory_.pool().counts().reserved.value != 0) {
@@ -67,6 +68,45 @@ Result<void> Scheduler::verify_lists() const {
                      std::to_string(totals_.cancelled) + " were cancelled, " +
                      std::to_string(present) + " are here");
   }
+  return {};
+}
+
+// Every request is a member of its lane, and every one that waits is in its lane's list, once and in order.
+Result<void> Scheduler::verify_lanes() const {
+  INFERD_TRY(fair_.verify());
+  std::vector<uint32_t> members(fair_.lane_count(), 0);
+  for (const SlotList* list : {&waiting_, &running_}) {
+    for (uint32_t index : list->slots()) {
+      const RequestSlot& slot = slots_[index];
+      if (slot.lane >= members.size() || fair_.lane(slot.lane).key != slot.session.value ||
+          fair_.user_of(slot.lane).key != slot.user.value ||
+          fair_.class_of(slot.lane) != slot.priority) {
+        return violation(sequence_text(slot) + " is charged to another's account");
+      }
+      ++members[slot.lane];
+    }
+  }
+  size_t listed = 0;
+  for (uint32_t lane = 0; lane < members.size(); ++lane) {
+    if (fair_.lane(lane).members != members[lane]) {
+      return violation("session " + std::to_string(fair_.lane(lane).key) + " counts " +
+                       std::to_string(fair_.lane(lane).members) + " requests, but has " +
+                       std::to_string(members[lane]));
+    }
+    if (lane >= work_.size()) continue;
+    const RequestSlot* before = nullptr;
+    for (uint32_t index : work_[lane].waiting) {
+      const RequestSlot& slot = slots_[index];
+      if (slot.lane != lane || slot.state != SequenceState::kWaiting ||
+          (before != nullptr && (before->nice > slot.nice ||
+                                 (before->nice == slot.nice && before->arrival >= slot.arrival)))) {
+        return violation(sequence_text(slot) + " is in the wrong place of its session's queue");
+      }
+      before = &slot;
+      ++listed;
+    }
+  }
+  if (listed != waiting_.size()) return violation("a waiting request is in no session's queue");
   return {};
 }
 

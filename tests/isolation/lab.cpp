@@ -51,7 +51,7 @@ Result<std::unique_ptr<Lab>> Lab::create(const LabOptions& options) {
   config.queue_max = 256;
   INFERD_TRY(scheduler::check_config(config, *lab->memory_));
   lab->scheduler_ =
-      std::make_unique<scheduler::Scheduler>(config, *lab->memory_, lab->policy_, lab->clock_);
+      std::make_unique<scheduler::Scheduler>(config, *lab->memory_, lab->clock_);
   lab->sampler_ = std::make_unique<engine::Sampler>(lab->info().vocabulary);
   return lab;
 }

@@ -98,7 +98,6 @@ class Lab {
 
   LabOptions options_;
   ManualClock clock_;
-  scheduler::FifoPolicy policy_;
   std::unique_ptr<engine::LoadedModel> model_;
   std::unique_ptr<engine::Engine> engine_;
   std::unique_ptr<memory::PagedMemory> memory_;

@@ -19,7 +19,8 @@ SimEngine::SimEngine(PageCount pages, StepCost cost)
     : cost_(cost),
       slots_(size_t{pages.value} * kPageTokens, kNoToken),
       announced_(pages.value, false),
-      copied_(size_t{pages.value} * kPageTokens, false) {}
+      copied_(size_t{pages.value} * kPageTokens, false),
+      copied_for_(pages.value) {}
 
 TokenId& SimEngine::slot(PageId page, uint32_t position) {
   return slots_[size_t{page.value} * kPageTokens + position % kPageTokens];
@@ -38,6 +39,13 @@ void SimEngine::page_released(PageId page) {
   announced_[page.value] = false;
 }
 
+void SimEngine::page_left_to(PageId page, uint32_t position, SequenceId sequence) {
+  copied_for_[page.value] = sequence;
+  for (uint32_t place = position % kPageTokens; place < kPageTokens; ++place) {
+    copied_[size_t{page.value} * kPageTokens + place] = true;
+  }
+}
+
 Result<void> SimEngine::run(const scheduler::BatchPlan& plan) {
   histories_.clear();
   step_ns_ = cost_.step_ns;
@@ -49,6 +57,11 @@ Result<void> SimEngine::run(const scheduler::BatchPlan& plan) {
       }
       slot(copy.to, position) = slot(copy.from, position);
       copied_[size_t{copy.to.value} * kPageTokens + position] = true;
+    }
+    for (const scheduler::BatchItem& item : plan.items) {
+      if (std::find(item.pages.begin(), item.pages.end(), copy.to) != item.pages.end()) {
+        copied_for_[copy.to.value] = item.sequence;
+      }
     }
   }
   for (const scheduler::BatchItem& item : plan.items) INFERD_TRY(run_item(item));
@@ -68,7 +81,9 @@ Result<void> SimEngine::run_item(const scheduler::BatchItem& item) {
     TokenId& written = slot(page, position);
     // A copied page goes on with the tokens of the one that it was copied from: those are overwritten.
     std::vector<bool>::reference copied = copied_[size_t{page.value} * kPageTokens + position % kPageTokens];
-    if (written != kNoToken && !copied) return violation(item, page, "overwrites a slot of");
+    if (written != kNoToken && (!copied || copied_for_[page.value] != item.sequence)) {
+      return violation(item, page, "overwrites a slot of");
+    }
     copied = false;
     written = item.tokens[position - item.position_first];
   }

@@ -30,6 +30,10 @@ class SimEngine {
   void page_taken(PageId page);
   void page_released(PageId page);
 
+  // The page's slots from that position on are the sequence's to write, as if it had been copied for it:
+  // it shared the page up to there, and is alone with it now.
+  void page_left_to(PageId page, uint32_t position, SequenceId sequence);
+
   // Runs a step. histories()[i] is then the history at the end of plan.items[i]. Errors: kInternal
   // if a page is used that was not announced, a slot is written twice or read before it was
   // written.
@@ -51,6 +55,7 @@ class SimEngine {
   std::vector<TokenId> slots_;   // [pages, 16]; kNoToken: not written
   std::vector<bool> announced_;  // [pages]
   std::vector<bool> copied_;     // [pages, 16] copied and not written since
+  std::vector<SequenceId> copied_for_;  // [pages] whose copy it is
   std::vector<uint64_t> histories_;
   int64_t step_ns_ = 0;
 };

@@ -36,7 +36,7 @@ Simulation::Simulation(const SimOptions& options) : options_(options), prng_(opt
   config_.session_requests_max = prng_.below(3) == 0 ? random_in(prng_, 1, 6) : 0;
   memory_ = std::make_unique<memory::PagedMemory>(memory_config_);
   engine_ = std::make_unique<SimEngine>(memory_config_.pages, StepCost{});
-  scheduler_ = std::make_unique<scheduler::Scheduler>(config_, *memory_, policy_, clock_);
+  scheduler_ = std::make_unique<scheduler::Scheduler>(config_, *memory_, clock_);
   for (uint32_t i = 0; i < 3; ++i) {
     std::vector<TokenId>& preamble = preambles_.emplace_back();
     for (uint32_t k = 0; k < 200; ++k) {
@@ -171,6 +171,9 @@ Result<void> Simulation::submit_random(SimClient& client) {
   request.domain = domain == 0 ? CacheDomain() : CacheDomain(domain < 3 ? 7 : client.user.value);
   constexpr uint32_t kChunks[] = {0, 0, 1, 7, 64};
   request.chunk_tokens_max = kChunks[prng_.below(std::size(kChunks))];
+  request.priority = static_cast<scheduler::PriorityClass>(prng_.below(2) * prng_.below(3));
+  request.nice = prng_.below(4) == 0 ? static_cast<int32_t>(prng_.below(40)) - 20 : 0;
+  request.weight = request.user.value % 2 == 0 ? 100 : 300;
   const Result<void> answer = scheduler_->submit(request);
   INFERD_TRY(check_answer_to_submit(request, answer));
   if (!answer) {
@@ -257,6 +260,18 @@ void Simulation::lose_prefixes() {
   if (dice == 0) memory_->prefixes().flush(CacheDomain(kFirstUser.value));
   if (dice == 1) memory_->prefixes().flush_all();
   if (dice == 2) memory_->drop_cached(UINT32_MAX, random_in(prng_, 0, 3));
+}
+
+// Who had the beginning of a shared page, and is the last to hold it, has all of it now.
+void Simulation::note_sole_holders() {
+  const std::span<const memory::SequenceRecord> records = memory_->sequences().records();
+  for (uint32_t slot = 0; slot < records.size(); ++slot) {
+    if (records[slot].tokens % kPageTokens == 0) continue;
+    const PageId last = memory_->sequences().pages_of_slot(slot).back();
+    if (memory_->pool().state(last) == memory::PageState::kOwned) {
+      engine_->page_left_to(last, records[slot].tokens, records[slot].id);
+    }
+  }
 }
 
 // As the daemon does before each step, from the lists that memory hands out.

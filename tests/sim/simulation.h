@@ -83,6 +83,7 @@ class Simulation {
   void resume(SimClient& client);
 
   void lose_prefixes();
+  void note_sole_holders();
   void announce_pages();
   scheduler::StepBudget random_budget(bool faults);
   Result<void> step(bool faults);
@@ -101,7 +102,6 @@ class Simulation {
   const SimOptions options_;
   Prng prng_;
   ManualClock clock_;
-  scheduler::FifoPolicy policy_;
   memory::MemoryConfig memory_config_;
   scheduler::SchedulerConfig config_;
   std::unique_ptr<memory::PagedMemory> memory_;

@@ -1,5 +1,7 @@
 // Simulation: one step, and what is checked about it.
 #include <algorithm>
+#include <set>
+#include <tuple>
 
 #include "tests/sim/simulation.h"
 
@@ -33,6 +35,7 @@ scheduler::StepBudget Simulation::random_budget(bool faults) {
 
 Result<void> Simulation::step(bool faults) {
   lose_prefixes();
+  note_sole_holders();
   const scheduler::StepBudget budget = random_budget(faults);
   if (!scheduler_->plan(budget, plan_)) return check_idle();
   INFERD_TRY(check_plan(budget));
@@ -114,24 +117,25 @@ Result<void> Simulation::check_scores(const BatchItem& item, Sent& sent) {
   return {};
 }
 
-// First come, first served: who was admitted in this step is older than all who could be and wait.
+// First come, first served within a session and class: who was admitted in this step is older than all of
+// its like who could be and wait.
 Result<void> Simulation::check_admission_order() {
   std::vector<SequenceInfo> infos;
   scheduler_->list(infos);
-  bool somebody_waits = false;
+  std::set<std::tuple<SessionId, scheduler::PriorityClass, int32_t>> somebody_waits;
   for (const SequenceInfo& info : infos) {
-    if (info.state == SequenceState::kWaiting) {
-      const auto waiting = sent_.find(info.sequence);
-      if (waiting == sent_.end()) return violation(text(info.sequence) + " is listed, but ended");
-      if (!info.paused && !may_wait_for_prefix(*waiting->second, infos)) somebody_waits = true;
-      continue;
-    }
     const auto found = sent_.find(info.sequence);
     if (found == sent_.end()) return violation(text(info.sequence) + " is listed, but ended");
-    if (!found->second->was_admitted && somebody_waits) {
-      return violation(text(info.sequence) + " was admitted before an older request");
+    Sent& sent = *found->second;
+    const std::tuple turn(info.session, sent.request.priority, sent.request.nice);
+    if (info.state == SequenceState::kWaiting) {
+      if (!info.paused && !may_wait_for_prefix(sent, infos)) somebody_waits.insert(turn);
+      continue;
     }
-    found->second->was_admitted = true;
+    if (!sent.was_admitted && somebody_waits.contains(turn)) {
+      return violation(text(info.sequence) + " was admitted before an older request of its session");
+    }
+    sent.was_admitted = true;
   }
   return {};
 }
@@ -143,7 +147,9 @@ bool Simulation::may_wait_for_prefix(const Sent& sent,
   if (sent.request.domain.value == 0 || sent.request.score) return false;
   for (const SequenceInfo& info : infos) {
     const auto found = sent_.find(info.sequence);
-    if (info.state == SequenceState::kWaiting || info.paused || found == sent_.end()) continue;
+    // One that waits may have run when this one was looked at, and made way since.
+    const bool ran = info.state != SequenceState::kWaiting || info.stats.preemptions > 0;
+    if (!ran || info.paused || found == sent_.end()) continue;
     const Sent& other = *found->second;
     if (other.request.domain == sent.request.domain && other.prompt.size() >= kPageTokens &&
         sent.prompt.size() >= kPageTokens &&

@@ -138,7 +138,7 @@ class LoopFixture : public StepLoopObserver {
   explicit LoopFixture(LoopOptions options = {})
       : options_(options), mailbox(std::move(EngineMailbox::create()).value()),
         memory({PageCount(options.pages), options.sequences_max, options.context_tokens}),
-        scheduler(config(options), memory, policy, clock),
+        scheduler(config(options), memory, clock),
         engine(PageCount(options.pages), options.step_tokens, options.sequences_max) {
     StepLoopLimits limits;
     limits.sequences_per_session = options.sequences_per_session;
@@ -204,7 +204,6 @@ class LoopFixture : public StepLoopObserver {
   ManualClock clock;
   EngineMailbox mailbox;
   memory::PagedMemory memory;
-  scheduler::FifoPolicy policy;
   scheduler::Scheduler scheduler;
   FakeEngine engine;
   std::vector<std::pair<SessionId, Error>> ended;

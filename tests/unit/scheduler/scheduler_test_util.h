@@ -21,7 +21,7 @@ inline std::string verdict(const Result<void>& result) {
 class SchedulerRig {
  public:
   SchedulerRig(const memory::MemoryConfig& memory_config, const SchedulerConfig& config)
-      : memory(memory_config), scheduler(config, memory, policy, clock) {}
+      : memory(memory_config), scheduler(config, memory, clock) {}
 
   // Submits a prompt of so many tokens: 100 x id, and so on upward, so that all differ.
   Result<void> submit(uint64_t id, uint32_t prompt_tokens, uint32_t max_tokens,
@@ -93,7 +93,6 @@ class SchedulerRig {
   uint32_t free_pages() const { return memory.pool().counts().free.value; }
 
   ManualClock clock;
-  FifoPolicy policy;
   memory::PagedMemory memory;
   Scheduler scheduler;
   BatchPlan batch;

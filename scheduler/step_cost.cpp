@@ -1,0 +1,91 @@
+#include "scheduler/step_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+
+namespace inferd::scheduler {
+
+namespace {
+
+// Half of what a step says is forgotten after some forty more: the machine's other work comes and goes.
+constexpr double kFade = 0.983;
+// Weight of the figures as they were, in steps of average shape.
+constexpr double kRidge = 0.05;
+// Scales, so that the four columns are of like size.
+constexpr std::array<double, 4> kScale = {1, 8, 64, 65'536};
+
+}  // namespace
+
+StepCostModel::Row StepCostModel::features(const BatchPlan& plan) {
+  double decodes = 0;
+  double tokens = 0;
+  double positions = 0;
+  for (const BatchItem& item : plan.items) {
+    const auto count = static_cast<double>(item.tokens.size());
+    if (item.tokens.size() == 1) {
+      ++decodes;
+    } else {
+      tokens += count;
+    }
+    positions += count * (item.position_first + (item.tokens.size() == 1 ? 0 : count / 2));
+  }
+  return {1, decodes / kScale[1], tokens / kScale[2], positions / kScale[3]};
+}
+
+void StepCostModel::observe(const BatchPlan& plan, int64_t step_ns) {
+  if (plan.items.empty() || step_ns <= 0) return;
+  const Row row = features(plan);
+  const auto measured_ns = static_cast<double>(step_ns);
+  if (!warm_) {
+    // One step says nothing about the parts: shares that sum up to it.
+    const double sum = row[0] + row[1] + row[2];
+    for (uint32_t i = 0; i < 3; ++i) figures_[i] = measured_ns / sum;
+    warm_ = true;
+  }
+  const double weight = 1 / (measured_ns * measured_ns);
+  for (uint32_t i = 0; i < kFigures; ++i) {
+    for (uint32_t k = 0; k < kFigures; ++k) {
+      matrix_[i][k] = matrix_[i][k] * kFade + weight * row[i] * row[k];
+    }
+    right_[i] = right_[i] * kFade + weight * row[i] * measured_ns;
+  }
+  solve();
+}
+
+// Solves (matrix + ridge) figures = right + ridge * figures by elimination; the ridge makes every pivot
+// positive.
+void StepCostModel::solve() {
+  std::array<Row, kFigures> left = matrix_;
+  Row right = right_;
+  const double ridge = kRidge * std::max(matrix_[0][0], 1e-300);
+  for (uint32_t i = 0; i < kFigures; ++i) {
+    left[i][i] += ridge;
+    right[i] += ridge * figures_[i];
+  }
+  for (uint32_t pivot = 0; pivot < kFigures; ++pivot) {
+    INFERD_DCHECK(left[pivot][pivot] > 0);
+    for (uint32_t row = pivot + 1; row < kFigures; ++row) {
+      const double factor = left[row][pivot] / left[pivot][pivot];
+      for (uint32_t k = pivot; k < kFigures; ++k) left[row][k] -= factor * left[pivot][k];
+      right[row] -= factor * right[pivot];
+    }
+  }
+  for (uint32_t row = kFigures; row-- > 0;) {
+    for (uint32_t k = row + 1; k < kFigures; ++k) right[row] -= left[row][k] * figures_[k];
+    const double solved = right[row] / left[row][row];
+    figures_[row] = std::isfinite(solved) ? std::max(solved, 0.0) : figures_[row];
+  }
+  cost_ = {figures_[0] / kScale[0], figures_[1] / kScale[1], figures_[2] / kScale[2],
+           figures_[3] / kScale[3]};
+}
+
+double StepCostModel::predict_ns(const BatchPlan& plan) const {
+  const Row row = features(plan);
+  double sum = 0;
+  for (uint32_t i = 0; i < kFigures; ++i) sum += row[i] * figures_[i];
+  return sum;
+}
+
+}  // namespace inferd::scheduler

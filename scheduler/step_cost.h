@@ -1,0 +1,54 @@
+// How long a step takes, learned from the steps that were run.
+// Owner: daemon/, which feeds it and passes the figures on in StepBudget. Engine thread only.
+// Must not know clocks; it is told what a step took.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "scheduler/batch_plan.h"
+
+namespace inferd::scheduler {
+
+// Nanoseconds: of any step, of one decoded token, of one token of a prefill chunk, and of attending from
+// one token to one position. All 0: nothing is known.
+struct StepCost {
+  double step_ns = 0;
+  double decode_ns = 0;
+  double token_ns = 0;
+  double position_ns = 0;
+
+  // Of a chunk of `tokens` that begins at this position.
+  double chunk_ns(uint32_t tokens, uint32_t position_first) const {
+    return tokens * (token_ns + position_ns * (position_first + tokens / 2.0));
+  }
+  double decode_at_ns(uint32_t position) const { return decode_ns + position_ns * position; }
+};
+
+// Least squares over the four figures above with older steps fading away, each step weighed by the
+// inverse of its time, so that errors count relative to it. Where the steps seen do not tell two figures
+// apart, they stay near what they were (a ridge).
+class StepCostModel {
+ public:
+  // A step that was run. Deterministic; allocates nothing.
+  void observe(const BatchPlan& plan, int64_t step_ns);
+  // Nothing negative. All zero before the first step.
+  const StepCost& cost() const { return cost_; }
+  // What the figures say of this plan.
+  double predict_ns(const BatchPlan& plan) const;
+
+ private:
+  static constexpr uint32_t kFigures = 4;
+  using Row = std::array<double, kFigures>;
+
+  static Row features(const BatchPlan& plan);
+  void solve();
+
+  std::array<Row, kFigures> matrix_{};  // of the normal equations
+  Row right_{};
+  Row figures_{};
+  bool warm_ = false;
+  StepCost cost_;
+};
+
+}  // namespace inferd::scheduler
