@@ -51,6 +51,8 @@ struct Config {
     uint32_t max_sequences = 64;
     uint32_t queue = 1024;
     uint32_t itl_target_ms = 50;
+    uint32_t batch_share_percent = 10;  // of the service, kept for the class
+    uint32_t idle_share_percent = 2;
   } scheduler;
 
   struct Cpu {

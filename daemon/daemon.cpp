@@ -138,6 +138,8 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
   scheduling.session_requests_max = config_.limits.sequences_per_session;
   scheduling.user_quota = loop_limits(config_).user_quota;
   scheduling.session_quota = loop_limits(config_).session_quota;
+  scheduling.share_percent = {0, config_.scheduler.batch_share_percent,
+                              config_.scheduler.idle_share_percent};
   INFERD_TRY(scheduler::check_config(scheduling, *memory_));
   scheduler_ = std::make_unique<scheduler::Scheduler>(scheduling, *memory_, clock_);
   INFERD_ASSIGN(EngineMailbox mailbox, EngineMailbox::create());

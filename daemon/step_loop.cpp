@@ -12,10 +12,9 @@ namespace inferd::daemon {
 
 namespace {
 
-// A prefill chunk is never cut below so many tokens to keep the ITL target, or prompts would starve.
-constexpr uint32_t kChunkTokensMin = 32;
-// Steps of fewer tokens say little about what one token of a chunk costs.
-constexpr uint32_t kCostTokensMin = 32;
+// Of the latency target, what a step is planned for: the rest is for what the figures do not foresee, and
+// for sampling and publishing.
+constexpr double kPlannedShare = 0.9;
 
 }  // namespace
 
@@ -159,14 +158,8 @@ void StepLoop::update_flow(EngineSession& session, int64_t now_ns) {
 
 scheduler::StepBudget StepLoop::choose_budget() const {
   scheduler::StepBudget budget = parts_.scheduler.step_budget();
-  // While nobody waits for a next token, prefill goes as fast as it can.
-  if (streaming_ == 0 || token_ns_ <= 0) return budget;
-  const double affordable = static_cast<double>(limits_.itl_target_ns) / token_ns_;
-  const uint32_t at_least = streaming_ + kChunkTokensMin;
-  if (affordable < static_cast<double>(budget.tokens)) {
-    budget.tokens =
-        std::min(budget.tokens, std::max(static_cast<uint32_t>(affordable), at_least));
-  }
+  budget.time_ns = static_cast<int64_t>(kPlannedShare * static_cast<double>(limits_.itl_target_ns));
+  budget.cost = cost_model_.cost();
   return budget;
 }
 
@@ -239,9 +232,7 @@ void StepLoop::fail_unsampled() {
 
 void StepLoop::note_step_time(int64_t step_ns) {
   counters_.step.add(step_ns);
-  if (plan_.token_count < kCostTokensMin) return;
-  const double token_ns = static_cast<double>(step_ns) / plan_.token_count;
-  token_ns_ = token_ns_ == 0 ? token_ns : token_ns_ * 0.75 + token_ns * 0.25;
+  cost_model_.observe(plan_, step_ns);
 }
 
 void StepLoop::publish_events(std::span<const scheduler::SequenceEvent> events, int64_t now_ns) {
@@ -290,7 +281,6 @@ void StepLoop::publish_tokens(EngineSession& session, LiveSequence& sequence, si
   }
   touch(session);
   if (sequence.published == 0) {
-    ++streaming_;
     counters_.ttft.add(now_ns - event.stats.submitted_ns);
   } else {
     counters_.itl.add(now_ns - sequence.last_token_ns);

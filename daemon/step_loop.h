@@ -45,7 +45,7 @@ struct StepLoopLimits {
   uint32_t sequences_per_session = 128;
   uint32_t running_max = 64;  // sequences that run at once: the memory's sequences_max
   int64_t stall_timeout_ns = 30'000'000'000;
-  int64_t itl_target_ns = 50'000'000;  // prefill chunks shrink to keep steps within it
+  int64_t itl_target_ns = 50'000'000;  // of interactive answers: steps are planned to keep it
   bool prefix_cache = true;            // finished pages are kept and found again
   int64_t cache_idle_ns = 600'000'000'000;  // a cached page not asked for this long is freed
   scheduler::Quota user_quota;
@@ -191,8 +191,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::vector<ipc::LogprobEntry> top_record_;        // [kTopLogprobsMax]
 
   LoopCounters counters_;
-  double token_ns_ = 0;  // smoothed cost of one token of prefill; 0: not measured yet
-  uint32_t streaming_ = 0;  // live sequences whose first token is out
+  scheduler::StepCostModel cost_model_;
   bool draining_ = false;
   std::optional<int64_t> drain_deadline_ns_;
   bool stopped_ = false;

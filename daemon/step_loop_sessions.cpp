@@ -85,7 +85,6 @@ void StepLoop::cancel_live(LiveSequence& sequence, ipc::FinishReason reason,
 void StepLoop::forget(LiveSequence& sequence) {
   EngineSession* session = find_session(sequence.session);
   INFERD_CHECK(session != nullptr);
-  if (sequence.published > 0) --streaming_;
   session->remove_sequence(sequence);
   live_.erase(sequence.id);
 }
@@ -193,7 +192,6 @@ EngineSnapshot StepLoop::snapshot() const {
 Result<void> StepLoop::verify() const {
   const auto violation = [](const std::string& text) { return Error(ErrorCode::kInternal, text); };
   size_t sequences = 0;
-  uint32_t streaming = 0;
   for (const auto& [id, session] : sessions_) {
     const bool waits = !session->ended && (session->paused || session->starved);
     if (waits && std::find(flows_.begin(), flows_.end(), session.get()) == flows_.end()) {
@@ -202,7 +200,6 @@ Result<void> StepLoop::verify() const {
     }
     for (const LiveSequence* sequence : session->sequences()) {
       ++sequences;
-      streaming += sequence->published > 0 ? 1 : 0;
       const auto found = live_.find(sequence->id);
       if (found == live_.end() || found->second.get() != sequence || sequence->session != id) {
         return violation("session " + std::to_string(id.value) + " lists a sequence that is not live");
@@ -214,7 +211,6 @@ Result<void> StepLoop::verify() const {
     }
   }
   if (sequences != live_.size()) return violation("a live sequence belongs to no session");
-  if (streaming != streaming_) return violation("the count of streaming sequences is wrong");
   std::vector<scheduler::SequenceInfo> infos;
   parts_.scheduler.list(infos);
   for (const scheduler::SequenceInfo& info : infos) {

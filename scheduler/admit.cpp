@@ -283,14 +283,14 @@ void Scheduler::list_displaceable(const RequestSlot& slot) {
             [this](uint32_t a, uint32_t b) { return lets_go_before(a, b); });
 }
 
-// Whether the running one's user is so far ahead of the waiting one's that its pages go over: by twice
-// what computing them again costs, or two steps. So each such change is paid for by as much service.
+// Whether the running one's user is so far ahead of the waiting one's that its pages go over: by more than
+// what computing them again costs, and than a step. So each such change is paid for by as much service.
 bool Scheduler::owes(const RequestSlot& running, const RequestSlot& waiting) const {
   if (running.priority != waiting.priority || running.rank != waiting.rank) return false;
   if (running.user == waiting.user) return false;
   const FairAccount& ahead = fair_.user_of(running.lane);
   const FairAccount& behind = fair_.user_of(waiting.lane);
-  const uint64_t cost = 2 * uint64_t{std::max(running.computed, config_.step_tokens)};
+  const uint64_t cost = std::max(running.computed, config_.step_tokens);
   const uint32_t weight = std::min(ahead.weight, behind.weight);
   return ahead.time > behind.time + cost * kCostTime * kWeightDefault / weight;
 }

@@ -112,8 +112,8 @@ void Scheduler::list_work(const StepBudget& budget) {
       const RequestSlot& other = slots_[b];
       const bool decodes = one.state == SequenceState::kDecoding &&
                            other.state == SequenceState::kDecoding;
-      if (decodes && one.served_step != other.served_step) {
-        return one.served_step < other.served_step;
+      if (decodes && one.served_turn != other.served_turn) {
+        return one.served_turn < other.served_turn;
       }
       if (one.state != other.state) return one.state > other.state;
       return one.arrival < other.arrival;
@@ -266,6 +266,7 @@ uint32_t Scheduler::grant(RequestSlot& slot, uint32_t tokens_max) {
   }
   INFERD_DCHECK(tokens >= before);
   slot.planned = tokens;
+  if (tokens > before) slot.served_turn = ++turns_given_;
   room_.time_ns -= tokens == 0 ? 0 : time_of(slot, tokens);
   room_.tokens -= tokens - before;
   room_.logits = room_.logits + before_rows - logits_for(slot, tokens);
@@ -284,7 +285,6 @@ void Scheduler::settle() {
       fair_.charge(slot.lane, one, slot.nice);
       cost[number(slot.priority)] += one;
       slot.charged = std::max(slot.charged, slot.computed + slot.planned);
-      slot.served_step = totals_.steps + 1;
     }
     if (!slot.paused && slot.planned < own_share(slot)) {
       fair_.note_unserved(slot.lane);
@@ -302,9 +302,10 @@ void Scheduler::settle() {
   for (size_t priority = 1; priority < kPriorityClasses; ++priority) {
     int64_t& credit = credit_[priority];
     const auto kept = static_cast<int64_t>(total * config_.share_percent[priority] / 100);
+    // What it was served while nobody else wanted it is no debt: at most one grant is.
     credit = unserved[priority]
-                 ? std::clamp(credit + kept - static_cast<int64_t>(cost[priority]), -credit_max,
-                              credit_max)
+                 ? std::clamp(credit + kept - static_cast<int64_t>(cost[priority]),
+                              -int64_t{config_.step_tokens}, credit_max)
                  : 0;
   }
 }

@@ -32,7 +32,7 @@ struct RequestSlot {
   SequenceId parent;        // whom it was forked from; 0: nobody
   uint32_t lane = 0;         // its account in the fair queue
   uint32_t charged = 0;      // positions that were charged: computing them again is free
-  uint64_t served_step = 0;  // the last step that it had a share of
+  uint64_t served_turn = 0;  // number of its last turn, of all turns that were given
   uint32_t lane_next = 0;    // scratch of a step: the next one of its lane
   uint32_t chunk_tokens_max = 0;
   uint32_t limit = 0;  // tokens at which it ends

@@ -23,8 +23,8 @@
 //  2. A running sequence takes pages only from those of strictly lower rank, or from paused ones
 //     (nobody waits for a client that does not read). Within a step, higher ranks reserve first.
 //  3. A waiting request takes pages only from paused ones, from those of a later class, and from those
-//     of a user who is ahead of its own by more than twice what computing them again costs; never from
-//     the first of all, unless that is of a later class.
+//     of a user who is ahead of its own by more than what computing them again costs; never from the
+//     first of all, unless that is of a later class.
 //  4. So the first of all running sequences that is not paused can always have its pages: all others
 //     together can be made to let go, and alone it fits (or was refused at submission). It is
 //     served whenever nobody else could be: each step that has anything to do computes at least one
@@ -36,7 +36,7 @@
 //  6. No ping-pong: a sequence is admitted again only when its own pages are free, and beyond them
 //     all that running prefills still lack, and one page for every running sequence. Before it is
 //     preempted again, others must have grown into all of those, or its user must have got ahead again
-//     by twice what is lost. They end, so they grow a bounded number of times.
+//     by what is lost. They end, so they grow a bounded number of times.
 #pragma once
 
 #include <array>
@@ -288,6 +288,7 @@ class Scheduler {
   std::array<int64_t, kPriorityClasses> credit_{};
   std::array<uint32_t, kPriorityClasses> promoted_{kNoSlot, kNoSlot, kNoSlot};  // see promote_starved()
   uint64_t arrivals_ = 0;
+  uint64_t turns_given_ = 0;
   // Nobody who waits has an earlier deadline.
   int64_t deadline_next_ns_ = std::numeric_limits<int64_t>::max();
   SchedulerStats totals_;

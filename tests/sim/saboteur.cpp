@@ -26,6 +26,7 @@ constexpr std::array kAll = {
     std::pair{Sabotage::kWrongPrefix, "wrong prefix"},
     std::pair{Sabotage::kLostCachedPage, "lost cached page"},
     std::pair{Sabotage::kStrangeHolder, "strange holder"},
+    std::pair{Sabotage::kUnfairCharge, "unfair charge"},
 };
 
 }  // namespace
@@ -199,6 +200,10 @@ bool SchedulerSaboteur::strike(Scheduler& scheduler, memory::PagedMemory& memory
     case Sabotage::kLoseResume:
       if (slot == nullptr || slot->paused) return false;
       slot->paused = true;
+      return true;
+    case Sabotage::kUnfairCharge:
+      if (slot == nullptr || slot->priority != PriorityClass::kInteractive) return false;
+      scheduler.fair_.charge(slot->lane, 100'000, 0);
       return true;
     case Sabotage::kSkipAnnouncement:
       return memory.pool().drain_taken(std::span(&announced, 1)) == 1;

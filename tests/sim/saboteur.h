@@ -28,6 +28,7 @@ enum class Sabotage {
   kWrongPrefix,       // the index takes a page for one with other tokens
   kLostCachedPage,    // a cached page is freed, and the index still has it
   kStrangeHolder,     // the index believes a held page to be cached
+  kUnfairCharge,      // a user is charged for service that they never had
 };
 
 // Every one but kNone.

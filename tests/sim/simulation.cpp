@@ -34,6 +34,14 @@ Simulation::Simulation(const SimOptions& options) : options_(options), prng_(opt
   config_.context_tokens = random_in(prng_, 20, 200);
   config_.queue_max = random_in(prng_, 1, 12);
   config_.session_requests_max = prng_.below(3) == 0 ? random_in(prng_, 1, 6) : 0;
+  if (options_.flood) {
+    memory_config_.sequences_max = random_in(prng_, 4, 8);
+    config_.step_tokens = random_in(prng_, 8, 64);
+    config_.step_logits = random_in(prng_, 8, 16);
+    memory_config_.pages = PageCount(memory_config_.sequences_max * 13);  // 200 tokens each
+    config_.queue_max = 32;
+    config_.session_requests_max = 4;
+  }
   memory_ = std::make_unique<memory::PagedMemory>(memory_config_);
   engine_ = std::make_unique<SimEngine>(memory_config_.pages, StepCost{});
   scheduler_ = std::make_unique<scheduler::Scheduler>(config_, *memory_, clock_);
@@ -43,9 +51,10 @@ Simulation::Simulation(const SimOptions& options) : options_(options), prng_(opt
       preamble.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
     }
   }
-  const uint32_t clients = random_in(prng_, 1, 6);
+  const uint32_t clients = options_.flood ? 6 : random_in(prng_, 1, 6);
   for (uint32_t i = 0; i < clients; ++i) {
-    const UserId user(kFirstUser.value + random_in(prng_, 0, kUsers - 1));
+    const uint32_t number = options_.flood ? i % kUsers : random_in(prng_, 0, kUsers - 1);
+    const UserId user(kFirstUser.value + number);
     clients_.push_back({SessionId(i + 1), user, 0});
   }
 }
@@ -59,7 +68,11 @@ void Simulation::abandon(std::unique_ptr<Simulation> simulation) {
 }
 
 Result<void> Simulation::run() {
-  for (uint32_t i = 0; i < options_.fault_ticks && !report_.sabotaged; ++i) INFERD_TRY(tick(true));
+  // Unfairness shows only while there is a crowd.
+  const bool go_on = options_.sabotage == Sabotage::kUnfairCharge;
+  for (uint32_t i = 0; i < options_.fault_ticks && (!report_.sabotaged || go_on); ++i) {
+    INFERD_TRY(tick(true));
+  }
   if (!report_.sabotaged) {
     for (SimClient& client : clients_) resume(client);
   }
@@ -108,13 +121,19 @@ Result<void> Simulation::tick(bool faults) {
 
 // The planted fault is the last one: a later cancellation could take the evidence away.
 void Simulation::maybe_sabotage() {
-  if (options_.sabotage == Sabotage::kNone || prng_.below(10) != 0) return;
+  if (options_.sabotage == Sabotage::kNone || report_.sabotaged || prng_.below(10) != 0) return;
   for (SimClient& client : clients_) resume(client);
   report_.sabotaged =
       scheduler::SchedulerSaboteur::strike(*scheduler_, *memory_, options_.sabotage, prng_);
 }
 
 void Simulation::act(SimClient& client) {
+  if (options_.flood) {
+    for (uint32_t i = 0; i < config_.session_requests_max && trouble_.ok(); ++i) {
+      trouble_ = submit_random(client);
+    }
+    return;
+  }
   if (client.stalled_ticks > 0 && --client.stalled_ticks == 0) resume(client);
   const uint64_t dice = prng_.below(100);
   if (dice < 18) {
@@ -130,6 +149,8 @@ void Simulation::act(SimClient& client) {
     crash(client);
   } else if (dice < 30) {
     stall(client, random_in(prng_, 1, 20));
+  } else if (dice < 33) {
+    renice_random(client);
   }
 }
 
@@ -162,6 +183,7 @@ Result<void> Simulation::submit_random(SimClient& client) {
   request.sequence = SequenceId(++last_sequence_);
   request.session = client.session;
   request.user = client.user;
+  if (!options_.flood && prng_.below(4) == 0) maybe_fork(client, *sent);
   request.prompt = sent->prompt;
   request.stop_tokens = sent->stop_tokens;
   if (prng_.below(3) != 0) request.max_tokens = random_in(prng_, 0, limit);
@@ -171,8 +193,17 @@ Result<void> Simulation::submit_random(SimClient& client) {
   request.domain = domain == 0 ? CacheDomain() : CacheDomain(domain < 3 ? 7 : client.user.value);
   constexpr uint32_t kChunks[] = {0, 0, 1, 7, 64};
   request.chunk_tokens_max = kChunks[prng_.below(std::size(kChunks))];
-  request.priority = static_cast<scheduler::PriorityClass>(prng_.below(2) * prng_.below(3));
-  request.nice = prng_.below(4) == 0 ? static_cast<int32_t>(prng_.below(40)) - 20 : 0;
+  if (options_.flood) {
+    // Nothing that would keep a request from using a share that it has a right to.
+    request.domain = CacheDomain();
+    request.chunk_tokens_max = 0;
+    request.score = false;
+  }
+  if (!options_.flood) {
+    request.priority = static_cast<scheduler::PriorityClass>(prng_.below(2) * prng_.below(3));
+  }
+  request.nice =
+      !options_.flood && prng_.below(4) == 0 ? static_cast<int32_t>(prng_.below(40)) - 20 : 0;
   request.weight = request.user.value % 2 == 0 ? 100 : 300;
   const Result<void> answer = scheduler_->submit(request);
   INFERD_TRY(check_answer_to_submit(request, answer));
@@ -184,6 +215,34 @@ Result<void> Simulation::submit_random(SimClient& client) {
   if (client.stalled_ticks > 0) scheduler_->pause(request.sequence);
   sent_.emplace(request.sequence, std::move(sent));
   return {};
+}
+
+// Goes on from where one of the client's sequences is, whole or in part.
+void Simulation::maybe_fork(const SimClient& client, Sent& sent) {
+  for (const auto& [sequence, other] : sent_) {
+    if (other->request.session != client.session || prng_.below(2) == 0) continue;
+    const std::span<const TokenId> tokens = scheduler_->tokens(sequence);
+    const uint32_t common = random_in(prng_, 1, static_cast<uint32_t>(tokens.size()));
+    const uint32_t own = random_in(prng_, 0, 4);
+    sent.prompt.assign(tokens.begin(), tokens.begin() + common);
+    for (uint32_t i = 0; i < own; ++i) {
+      sent.prompt.push_back(static_cast<TokenId>(prng_.below(kVocabulary)));
+    }
+    sent.request.parent = sequence;
+    return;
+  }
+}
+
+void Simulation::renice_random(const SimClient& client) {
+  for (const auto& [sequence, sent] : sent_) {
+    if (sent->request.session != client.session) continue;
+    sent->request.priority = static_cast<scheduler::PriorityClass>(prng_.below(3));
+    sent->request.nice = static_cast<int32_t>(prng_.below(40)) - 20;
+    if (!scheduler_->renice(sequence, sent->request.priority, sent->request.nice)) {
+      trouble_ = violation(text(sequence) + " was not known to renice()");
+    }
+    return;
+  }
 }
 
 // Refused at once exactly if it can never fit; told to wait only if a queue limit is reached.
@@ -262,14 +321,14 @@ void Simulation::lose_prefixes() {
   if (dice == 2) memory_->drop_cached(UINT32_MAX, random_in(prng_, 0, 3));
 }
 
-// Who had the beginning of a shared page, and is the last to hold it, has all of it now.
+// Who had the beginning of a shared page, and is the only one to hold it when the step is planned, may write
+// the rest of it.
 void Simulation::note_sole_holders() {
-  const std::span<const memory::SequenceRecord> records = memory_->sequences().records();
-  for (uint32_t slot = 0; slot < records.size(); ++slot) {
-    if (records[slot].tokens % kPageTokens == 0) continue;
-    const PageId last = memory_->sequences().pages_of_slot(slot).back();
-    if (memory_->pool().state(last) == memory::PageState::kOwned) {
-      engine_->page_left_to(last, records[slot].tokens, records[slot].id);
+  for (const scheduler::BatchItem& item : plan_.items) {
+    if (item.position_first % kPageTokens == 0) continue;
+    const PageId page = item.pages[item.position_first / kPageTokens];
+    if (memory_->pool().state(page) == memory::PageState::kOwned) {
+      engine_->page_left_to(page, item.position_first, item.sequence);
     }
   }
 }

@@ -29,6 +29,9 @@ struct SimOptions {
   uint32_t fault_ticks = 120;
   Sabotage sabotage = Sabotage::kNone;
   bool verify = true;  // off: only the answers and the bound may tell
+  // Every client always asks for more than there is, for slots and turns and not for pages; who gets how
+  // much is compared with the fair bound.
+  bool flood = false;
 };
 
 struct SimReport {
@@ -38,6 +41,7 @@ struct SimReport {
   uint64_t cancelled = 0;
   uint64_t refused = 0;
   uint64_t cached_tokens = 0;
+  double fair_range = 0;  // of a flood: the largest, in bounds
   bool sabotaged = false;
 };
 
@@ -62,6 +66,7 @@ class Simulation {
     Outcome expected;
     uint32_t received = 0;  // generated tokens delivered
     uint32_t scored = 0;    // prompt positions whose logits came
+    uint32_t served_to = 0;  // positions computed, whether or not they were lost since
     bool was_admitted = false;
   };
   struct SimClient {
@@ -77,6 +82,8 @@ class Simulation {
   std::vector<TokenId> random_prompt(uint32_t tokens);
   Result<void> check_answer_to_submit(const scheduler::Request& request,
                                       const Result<void>& answer);
+  void maybe_fork(const SimClient& client, Sent& sent);
+  void renice_random(const SimClient& client);
   void cancel_random(SimClient& client);
   void crash(SimClient& client);
   void stall(SimClient& client, uint32_t ticks);
@@ -93,6 +100,7 @@ class Simulation {
   Result<void> check_idle() const;
   Result<void> check_scores(const scheduler::BatchItem& item, Sent& sent);
   void sample();
+  Result<void> check_fairness();
   Result<void> check_events(std::span<const scheduler::SequenceEvent> events);
   Result<void> check_event(const scheduler::SequenceEvent& event);
   Result<void> check_state() const;
@@ -113,6 +121,15 @@ class Simulation {
   std::vector<std::vector<TokenId>> preambles_;  // beginnings that many prompts share
   std::map<SequenceId, std::unique_ptr<Sent>> sent_;
   Result<void> trouble_;  // of a client's action
+  // Of a flood: cost that each user of a class was served over the weight, and for each pair of users the
+  // range of the difference since both have lacked something.
+  using Account = std::pair<scheduler::PriorityClass, UserId>;
+  struct Range {
+    double low = 0;
+    double high = 0;
+  };
+  std::map<Account, double> served_;
+  std::map<std::pair<Account, Account>, Range> differences_;
   uint64_t last_sequence_ = 0;
   SimReport report_;
 };

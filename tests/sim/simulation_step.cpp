@@ -26,22 +26,25 @@ std::string text(SequenceId sequence) { return "sequence " + std::to_string(sequ
 // Any budget will do while faults last: the fewest tokens too.
 scheduler::StepBudget Simulation::random_budget(bool faults) {
   scheduler::StepBudget budget = scheduler_->step_budget();
-  if (!faults || prng_.below(3) != 0) return budget;
+  if (!faults || options_.flood || prng_.below(3) != 0) return budget;
   budget.tokens = 1 + static_cast<uint32_t>(prng_.below(budget.tokens));
   budget.logits = 1 + static_cast<uint32_t>(prng_.below(budget.logits));
   budget.chunk_tokens_max = static_cast<uint32_t>(prng_.below(10));
+  budget.time_ns = prng_.below(2) == 0 ? 0 : 1'000'000 * static_cast<int64_t>(prng_.below(30));
+  budget.cost = {10e6, 0.5e6, 0.5e6, 200};
   return budget;
 }
 
 Result<void> Simulation::step(bool faults) {
   lose_prefixes();
-  note_sole_holders();
   const scheduler::StepBudget budget = random_budget(faults);
   if (!scheduler_->plan(budget, plan_)) return check_idle();
   INFERD_TRY(check_plan(budget));
   INFERD_TRY(check_admission_order());
+  if (options_.flood) INFERD_TRY(check_fairness());
   if (faults && options_.sabotage == Sabotage::kSkipAnnouncement) maybe_sabotage();
   announce_pages();
+  note_sole_holders();
   if (faults && options_.sabotage == Sabotage::kSkipCopy && !plan_.copies.empty()) {
     for (SimClient& client : clients_) resume(client);
     plan_.copies.pop_back();
@@ -140,20 +143,71 @@ Result<void> Simulation::check_admission_order() {
   return {};
 }
 
+// Between two users of a class who both lack something, what they are served drifts apart by no more than
+// 2 max(w_p L, w_q M) over their weights, in any interval: L tokens in the longest sequence, M in a step,
+// w_p = 1 and w_q = 2 the cost of a token of prefill and of a decoded one. Where sequences are what lacks and
+// not turns, as here, a step passes before somebody makes way: M more to either side.
+Result<void> Simulation::check_fairness() {
+  std::map<Account, bool> lacks;
+  std::vector<SequenceInfo> infos;
+  scheduler_->list(infos);
+  for (const SequenceInfo& info : infos) {
+    const Sent& sent = *sent_.at(info.sequence);
+    if (info.state == SequenceState::kWaiting && !info.paused) {
+      lacks[{sent.request.priority, sent.request.user}] = true;
+    }
+  }
+  for (const BatchItem& item : plan_.items) {
+    Sent& sent = *sent_.at(item.sequence);
+    const uint32_t end = item.position_first + static_cast<uint32_t>(item.tokens.size());
+    const bool decodes = scheduler_->info(item.sequence)->state == SequenceState::kDecoding;
+    // What is computed again is not charged.
+    const uint32_t news = end - std::min(end, std::max(sent.served_to, item.position_first));
+    sent.served_to = std::max(sent.served_to, end);
+    served_[{sent.request.priority, sent.request.user}] +=
+        (decodes ? 2 : news) * 100.0 / sent.request.weight;
+  }
+  const uint32_t longest = scheduler_->sequence_limit().tokens;
+  const double bound = 2.0 * (std::max(longest, 2 * config_.step_tokens) + config_.step_tokens);
+  for (const auto& [one, one_lacks] : lacks) {
+    for (const auto& [other, other_lacks] : lacks) {
+      if (one.first != other.first || !(one.second < other.second)) continue;
+      const double difference = served_[one] - served_[other];
+      const auto [found, is_new] =
+          differences_.try_emplace({one, other}, Range{difference, difference});
+      Range& range = found->second;
+      range = {std::min(range.low, difference), std::max(range.high, difference)};
+      report_.fair_range = std::max(report_.fair_range, (range.high - range.low) / bound);
+      if (range.high - range.low > bound) {
+        return violation("user " + std::to_string(one.second.value) + " and user " +
+                         std::to_string(other.second.value) + " both wait, and were served " +
+                         std::to_string(range.high - range.low) + " apart");
+      }
+    }
+  }
+  std::erase_if(differences_, [&lacks](const auto& entry) {
+    return !lacks.contains(entry.first.first) || !lacks.contains(entry.first.second);
+  });
+  return {};
+}
+
 // Whether a sequence that runs has a page of beginning in common with this request, so that it may let
 // younger ones go first until that page is there.
 bool Simulation::may_wait_for_prefix(const Sent& sent,
                                      std::span<const SequenceInfo> infos) const {
-  if (sent.request.domain.value == 0 || sent.request.score) return false;
+  if (sent.request.score) return false;
   for (const SequenceInfo& info : infos) {
     const auto found = sent_.find(info.sequence);
     // One that waits may have run when this one was looked at, and made way since.
     const bool ran = info.state != SequenceState::kWaiting || info.stats.preemptions > 0;
     if (!ran || info.paused || found == sent_.end()) continue;
     const Sent& other = *found->second;
-    if (other.request.domain == sent.request.domain && other.prompt.size() >= kPageTokens &&
-        sent.prompt.size() >= kPageTokens &&
-        std::equal(other.prompt.begin(), other.prompt.begin() + kPageTokens, sent.prompt.begin())) {
+    if (info.sequence == sent.request.parent) return true;
+    if (sent.request.domain.value == 0 || other.request.domain != sent.request.domain) continue;
+    const std::span<const TokenId> tokens = scheduler_->tokens(info.sequence);
+    const std::span<const TokenId> own = scheduler_->tokens(sent.request.sequence);
+    if (tokens.size() >= kPageTokens && own.size() >= kPageTokens &&
+        std::equal(tokens.begin(), tokens.begin() + kPageTokens, own.begin())) {
       return true;
     }
   }
@@ -204,7 +258,8 @@ Result<void> Simulation::check_event(const SequenceEvent& event) {
     return violation(text(event.sequence) + " has wrong figures");
   }
   if (event.stats.cached_tokens >= sent.prompt.size() ||
-      (sent.request.domain.value == 0 && event.stats.cached_tokens != 0)) {
+      (sent.request.domain.value == 0 && sent.request.parent.value == 0 &&
+       event.stats.cached_tokens != 0)) {
     return violation(text(event.sequence) + " has " + std::to_string(event.stats.cached_tokens) +
                      " cached tokens");
   }

@@ -47,6 +47,27 @@ TEST(Simulation, EveryRequestEndsAsItWouldAloneUnderEveryFault) {
   RecordProperty("preemptions", static_cast<int>(sum.preemptions));
 }
 
+// Users who flood the daemon with requests of any shape, two of three weights; see check_fairness().
+TEST(Simulation, AFloodIsSharedFairly) {
+  const uint64_t count = from_environment("INFERD_SIM_SEEDS", 10000) / 50;
+  double range = 0;
+  for (uint64_t seed = 1; seed <= count; ++seed) {
+    SimOptions options;
+    options.seed = seed;
+    options.flood = true;
+    options.fault_ticks = 400;
+    auto simulation = std::make_unique<Simulation>(options);
+    const Result<void> verdict = simulation->run();
+    range = std::max(range, simulation->report().fair_range);
+    if (!verdict) {
+      Simulation::abandon(std::move(simulation));
+      FAIL() << "seed " << seed << ": " << verdict.error().message();
+    }
+  }
+  EXPECT_GT(range, 0.1) << "of the bound: otherwise nobody competed";
+  RecordProperty("percent_of_bound", static_cast<int>(100 * range));
+}
+
 TEST(Simulation, EqualSeedsGiveEqualRuns) {
   SimOptions options;
   options.seed = 42;
@@ -67,6 +88,10 @@ void expect_caught(Sabotage sabotage, bool verify, uint64_t seeds) {
     options.seed = seed;
     options.sabotage = sabotage;
     options.verify = verify;
+    if (sabotage == Sabotage::kUnfairCharge) {
+      options.flood = true;
+      options.fault_ticks = 800;
+    }
     auto simulation = std::make_unique<Simulation>(options);
     const Result<void> verdict = simulation->run();
     if (simulation->report().sabotaged) {

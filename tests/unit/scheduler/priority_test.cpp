@@ -1,0 +1,242 @@
+// Classes, nice and the latency target.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "tests/unit/scheduler/scheduler_test_util.h"
+
+namespace inferd::scheduler {
+namespace {
+
+constexpr auto kBatch = PriorityClass::kBatch;
+constexpr auto kIdle = PriorityClass::kIdle;
+
+SchedulerConfig config_of() {
+  SchedulerConfig config;
+  config.step_tokens = 64;
+  config.step_logits = 64;
+  config.context_tokens = 1024;
+  config.queue_max = 256;
+  return config;
+}
+
+class Priority : public testing::Test {
+ protected:
+  Priority() : rig_({PageCount(2048), 48, 1024}, config_of()) {}
+
+  Result<void> submit(uint64_t id, uint32_t prompt_tokens, uint32_t max_tokens,
+                      PriorityClass priority = PriorityClass::kInteractive, uint64_t session = 1,
+                      int32_t nice = 0) {
+    Request request;
+    request.priority = priority;
+    request.nice = nice;
+    return rig_.submit(request, id, prompt_tokens, max_tokens, session);
+  }
+  // One step within this time; tokens that the sequences of `ids` computed in it.
+  uint32_t step(std::initializer_list<uint64_t> ids = {}, int64_t time_ns = 0) {
+    StepBudget budget = rig_.scheduler.step_budget();
+    budget.time_ns = time_ns;
+    budget.cost = kCost;
+    EXPECT_TRUE(rig_.plan(budget));
+    uint32_t tokens = 0;
+    for (uint64_t id : ids) {
+      const BatchItem* item = rig_.item(id);
+      tokens += item == nullptr ? 0 : static_cast<uint32_t>(item->tokens.size());
+    }
+    rig_.commit();
+    return tokens;
+  }
+  double planned_ns() const {
+    double ns = kCost.step_ns;
+    for (const BatchItem& item : rig_.batch.items) {
+      const auto tokens = static_cast<uint32_t>(item.tokens.size());
+      ns += tokens == 1 ? kCost.decode_at_ns(item.position_first)
+                        : kCost.chunk_ns(tokens, item.position_first);
+    }
+    return ns;
+  }
+
+  static constexpr StepCost kCost{5e6, 1e6, 0.5e6, 100};
+  SchedulerRig rig_;
+};
+
+TEST_F(Priority, AnEarlierClassIsServedFirstAndALaterOneKeepsItsShare) {
+  for (uint64_t id = 1; id <= 20; ++id) ASSERT_TRUE(submit(id, 900, 2, kBatch, 1).ok());
+  for (int i = 0; i < 10; ++i) step();
+  for (uint64_t id = 101; id <= 140; ++id) {
+    ASSERT_TRUE(submit(id, 900, 2, PriorityClass::kInteractive, 2).ok());
+  }
+  uint32_t batch = 0;
+  uint32_t all = 0;
+  for (int i = 0; i < 300; ++i) {
+    step();
+    for (const BatchItem& item : rig_.batch.items) {
+      const auto tokens = static_cast<uint32_t>(item.tokens.size());
+      all += tokens;
+      if (item.sequence.value <= 20) batch += tokens;
+    }
+  }
+  EXPECT_NEAR(batch / static_cast<double>(all), 0.10, 0.02) << "share_percent of the class";
+}
+
+TEST_F(Priority, ALaterClassMakesWayForPagesAndIsNotStarvedOfThemEither) {
+  SchedulerRig rig({PageCount(20), 8, 256}, config_of());
+  Request batch;
+  batch.priority = kBatch;
+  for (uint64_t id = 1; id <= 2; ++id) ASSERT_TRUE(rig.submit(batch, id, 130, 20, 1).ok());
+  ASSERT_TRUE(rig.plan());
+  rig.commit();
+  ASSERT_TRUE(rig.plan());
+  rig.commit();
+  // A request of the first class takes their pages at once.
+  ASSERT_TRUE(rig.submit(10, 200, 10, 2).ok());
+  ASSERT_TRUE(rig.plan());
+  EXPECT_NE(rig.item(10), nullptr);
+  rig.commit();
+  EXPECT_GT(rig.scheduler.stats().preemptions, 0u);
+  // And if such requests never cease, the batch is done all the same.
+  uint64_t next = 11;
+  uint32_t steps = 0;
+  while (rig.finish(1) == FinishReason::kNone || rig.finish(2) == FinishReason::kNone) {
+    while (rig.scheduler.stats().waiting < 6) ASSERT_TRUE(rig.submit(next++, 200, 10, 2).ok());
+    ASSERT_TRUE(rig.plan());
+    rig.commit();
+    ASSERT_LT(++steps, 3000u);
+  }
+}
+
+TEST_F(Priority, IdleRequestsRunWithWhatOthersLeave) {
+  ASSERT_TRUE(submit(1, 600, 2, kIdle).ok());
+  EXPECT_EQ(step({1}), 64u) << "alone it has everything";
+  ASSERT_TRUE(submit(2, 600, 2, kBatch).ok());
+  uint32_t idle = 0;
+  uint32_t batch = 0;
+  for (int i = 0; i < 9; ++i) {
+    idle += step({1});
+    const BatchItem* item = rig_.item(2);
+    batch += item == nullptr ? 0 : static_cast<uint32_t>(item->tokens.size());
+  }
+  EXPECT_GT(batch, 20 * idle);
+}
+
+TEST_F(Priority, NiceOrdersASessionsRequestsAndReniceMovesThem) {
+  ASSERT_TRUE(submit(1, 900, 1).ok());
+  step();
+  ASSERT_TRUE(submit(2, 900, 1, PriorityClass::kInteractive, 1, 5).ok());
+  ASSERT_TRUE(submit(3, 900, 1, PriorityClass::kInteractive, 1, -5).ok());
+  ASSERT_TRUE(submit(4, 900, 1, PriorityClass::kInteractive, 1, 10).ok());
+  EXPECT_TRUE(rig_.scheduler.renice(SequenceId(4), PriorityClass::kInteractive, -10));
+  EXPECT_FALSE(rig_.scheduler.renice(SequenceId(99), PriorityClass::kInteractive, 0));
+  std::vector<uint64_t> order;
+  while (rig_.finished.size() < 4) {
+    const size_t before = rig_.finished.size();
+    step();
+    if (rig_.finished.size() == before) continue;
+    for (const auto& [sequence, reason] : rig_.finished) {
+      if (std::find(order.begin(), order.end(), sequence.value) == order.end()) {
+        order.push_back(sequence.value);
+      }
+    }
+  }
+  EXPECT_EQ(order, (std::vector<uint64_t>{4, 1, 3, 2}));
+}
+
+TEST_F(Priority, ReniceToALaterClassTakesEffectAtOnce) {
+  ASSERT_TRUE(submit(1, 900, 1).ok());
+  ASSERT_TRUE(submit(2, 900, 1, PriorityClass::kInteractive, 2).ok());
+  step();
+  EXPECT_TRUE(rig_.scheduler.renice(SequenceId(1), kIdle, 0));
+  EXPECT_EQ(verdict(rig_.scheduler.verify()), "");
+  uint32_t first = 0;
+  for (int i = 0; i < 10; ++i) first += step({1});
+  EXPECT_LT(first, 64u);
+}
+
+TEST_F(Priority, APromptIsCutToKeepTheTargetOfAnswersUnderWay) {
+  ASSERT_TRUE(submit(1, 10, 200).ok());
+  step();
+  ASSERT_TRUE(submit(2, 900, 1, PriorityClass::kInteractive, 2).ok());
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_GE(step({2}, 20'000'000), 8u) << "it goes on";
+    EXPECT_NE(rig_.item(1), nullptr);
+    EXPECT_LE(planned_ns(), 20e6);
+    EXPECT_GE(planned_ns(), 18e6) << "and takes all that the target leaves";
+  }
+}
+
+TEST_F(Priority, WithNoInteractiveAnswerUnderWayTheTargetIsNobodys) {
+  ASSERT_TRUE(submit(1, 10, 200, kBatch).ok());
+  step();
+  ASSERT_TRUE(submit(2, 900, 1, kBatch, 2).ok());
+  EXPECT_EQ(step({2}, 20'000'000), 63u);
+}
+
+TEST_F(Priority, ABatchSkipsStepsSoThatAStreamKeepsItsTarget) {
+  for (uint64_t id = 1; id <= 32; ++id) ASSERT_TRUE(submit(id, 4, 400).ok());
+  for (int i = 0; i < 5; ++i) step();
+  ASSERT_TRUE(submit(99, 4, 100, PriorityClass::kInteractive, 2).ok());
+  step();
+  std::map<uint64_t, uint32_t> served;
+  for (int i = 0; i < 62; ++i) {
+    // 5 ms and 1 ms for each: ten answers fit into 15 ms, the stream's among them.
+    EXPECT_EQ(step({99}, 15'100'000), 1u);
+    EXPECT_LE(planned_ns(), 15.1e6);
+    EXPECT_GE(rig_.batch.items.size(), 9u);
+    for (const BatchItem& item : rig_.batch.items) ++served[item.sequence.value];
+  }
+  // The batch's answers take turns.
+  uint32_t least = 1000;
+  uint32_t most = 0;
+  for (uint64_t id = 1; id <= 32; ++id) {
+    least = std::min(least, served[id]);
+    most = std::max(most, served[id]);
+  }
+  EXPECT_LE(most - least, 1u);
+}
+
+TEST_F(Priority, NobodysAnswersAreCutIfThatKeepsNobodysTarget) {
+  for (uint64_t id = 1; id <= 16; ++id) {
+    ASSERT_TRUE(submit(id, 4, 400, PriorityClass::kInteractive, 1).ok());
+    ASSERT_TRUE(submit(100 + id, 4, 400, PriorityClass::kInteractive, 2).ok());
+  }
+  for (int i = 0; i < 5; ++i) step();
+  step({}, 15'000'000);
+  EXPECT_EQ(rig_.batch.items.size(), 32u);
+}
+
+TEST(StepCost, IsLearnedFromWhatStepsTook) {
+  const StepCost truth{4e6, 0.8e6, 0.3e6, 50};
+  StepCostModel model;
+  EXPECT_EQ(model.cost().step_ns, 0);
+  std::vector<TokenId> tokens(512, 1);
+  BatchPlan plan;
+  const auto measure = [&](uint32_t decodes, uint32_t chunk, uint32_t position) {
+    plan.clear();
+    double ns = truth.step_ns;
+    for (uint32_t i = 0; i < decodes; ++i) {
+      plan.items.push_back({SequenceId(i + 1), {}, std::span(tokens).first(1), position, 1});
+      ns += truth.decode_at_ns(position);
+    }
+    if (chunk > 1) {
+      plan.items.push_back({SequenceId(99), {}, std::span(tokens).first(chunk), position, 0});
+      ns += truth.chunk_ns(chunk, position);
+    }
+    return static_cast<int64_t>(ns);
+  };
+  for (uint32_t i = 0; i < 200; ++i) {
+    const int64_t took_ns = measure(i % 9, 2 + (i * 37) % 200, (i * 101) % 3000);
+    model.observe(plan, took_ns);
+  }
+  for (const auto& [decodes, chunk, position] :
+       {std::tuple{8u, 0u, 100u}, {1u, 128u, 2000u}, {0u, 500u, 0u}, {4u, 64u, 1000u}}) {
+    const auto took_ns = static_cast<double>(measure(decodes, chunk, position));
+    EXPECT_NEAR(model.predict_ns(plan) / took_ns, 1, 0.05) << decodes << " " << chunk;
+  }
+  // Steps that are all alike take nothing of that away, and a slower machine is noticed.
+  for (uint32_t i = 0; i < 400; ++i) model.observe(plan, 2 * measure(4, 0, 1000));
+  EXPECT_NEAR(model.predict_ns(plan) / static_cast<double>(2 * measure(4, 0, 1000)), 1, 0.05);
+  EXPECT_GE(model.cost().token_ns, 0);
+}
+
+}  // namespace
+}  // namespace inferd::scheduler
