@@ -40,6 +40,7 @@ std::string check_page_tokens(const Config& config) {
 }
 
 const std::array<KeySpec, 28> kKeys{{
+const KeySpec kKeys[] = {
     {.section = "daemon", .key = "runtime_dir", .kind = KeyKind::kText,
      .slot = +[](Config& c) -> std::string& { return c.daemon.runtime_dir; },
      .check = check_runtime_dir},
@@ -129,6 +130,7 @@ const std::array<KeySpec, 28> kKeys{{
      .slot = +[](Config& c) -> uint32_t& { return c.limits.client_tokens_per_s; },
      .low = 1, .high = 1'000'000'000, .reloadable = true},
 }};
+};
 
 constexpr std::array<ModelKeySpec, 2> kModelKeys{{
     {"path", &Config::Model::path},

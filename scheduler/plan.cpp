@@ -39,12 +39,13 @@ bool Scheduler::plan(const StepBudget& budget, BatchPlan& plan) {
 }
 
 void Scheduler::reserve_running(const StepBudget& budget) {
-  // A copy: who loses their pages leaves running_.
-  by_age_.assign(running_.slots().begin(), running_.slots().end());
-  std::sort(by_age_.begin(), by_age_.end(), [this](uint32_t a, uint32_t b) {
-    if (slots_[a].rank != slots_[b].rank) return slots_[a].rank < slots_[b].rank;
-    return slots_[a].arrival < slots_[b].arrival;
-  });
+  // A copy, by rank: who loses their pages leaves running_.
+  by_age_.clear();
+  for (size_t rank = 0; rank < kPriorityClasses; ++rank) {
+    for (uint32_t index : running_.slots()) {
+      if (static_cast<size_t>(slots_[index].rank) == rank) by_age_.push_back(index);
+    }
+  }
   tokens_granted_ = 0;
   logits_granted_ = 0;
   for (uint32_t index : by_age_) {

@@ -190,7 +190,7 @@ TEST(Incident, TheSmallestBudgetStillGetsEverythingDone) {
   EXPECT_EQ(rig.finished.size(), 4u);
 }
 
-// The policy serves the younger one's decode first, and the step has room for nothing else: once
+// The younger one's decode goes first, and the step has room for nothing else: once
 // that one has taken every free page, the older prefill must go on, or nobody would.
 TEST(Incident, ADecodeThatOutgrewThePoolDoesNotStopAnOlderPrefill) {
   SchedulerRig rig(kSmallMemory, small_config());
