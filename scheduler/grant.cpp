@@ -79,7 +79,7 @@ void Scheduler::set_time_room(const StepBudget& budget) {
   for (uint32_t index : running_.slots()) {
     const RequestSlot& slot = slots_[index];
     if (slot.paused || slot.state != SequenceState::kDecoding) continue;
-    const double one_ns = budget.cost.decode_at_ns(slot.computed);
+    const double one_ns = budget.cost.share_ns(1, 1, slot.computed);
     decodes_ns += one_ns;
     if (slot.priority == PriorityClass::kInteractive) {
       user_decode_ns_[fair_.user_index(slot.lane)] += one_ns;
@@ -234,18 +234,20 @@ uint32_t Scheduler::own_share(const RequestSlot& slot) const {
 }
 
 double Scheduler::time_of(const RequestSlot& slot, uint32_t tokens) const {
-  if (slot.state == SequenceState::kDecoding) return room_.cost.decode_at_ns(slot.computed);
-  return room_.cost.chunk_ns(tokens, slot.computed);
+  return room_.cost.share_ns(tokens, logits_for(slot, tokens), slot.computed);
 }
 
 // Tokens of a chunk that fit into what is left of the step's time.
 uint32_t Scheduler::tokens_in_time(const RequestSlot& slot, uint32_t tokens) const {
   if (time_of(slot, tokens) <= room_.time_ns) return tokens;
-  // Each token as dear as the last one of the whole chunk: never too many.
+  // Less than the whole wants no row, but where every position is scored; each token as dear as one in the
+  // middle of the whole chunk: never too many.
+  const double row_ns = slot.score ? room_.cost.row_ns : 0;
   const double one_ns =
-      room_.cost.token_ns + room_.cost.position_ns * (slot.computed + tokens / 2.0);
+      row_ns + room_.cost.token_ns + room_.cost.position_ns * (slot.computed + tokens / 2.0);
   const double fitting = std::max(room_.time_ns, 0.0) / one_ns;
-  return std::max(static_cast<uint32_t>(fitting), std::min(tokens, room_.prefill_min));
+  return std::max(std::min(tokens, static_cast<uint32_t>(fitting)),
+                  std::min(tokens, room_.prefill_min));
 }
 
 // Up to `tokens_max` more tokens for the sequence in this step; returns how many.

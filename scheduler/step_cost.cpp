@@ -11,6 +11,9 @@ namespace {
 
 // Half of what a step says is forgotten after some forty more: the machine's other work comes and goes.
 constexpr double kFade = 0.983;
+// After so many steps a measurement of more than so many times what was expected counts as that.
+constexpr uint32_t kStepsTrusted = 16;
+constexpr double kOutlier = 2.5;
 // Weight of the figures as they were, in steps of average shape.
 constexpr double kRidge = 0.05;
 // Scales, so that the four columns are of like size.
@@ -19,25 +22,25 @@ constexpr std::array<double, 4> kScale = {1, 8, 64, 65'536};
 }  // namespace
 
 StepCostModel::Row StepCostModel::features(const BatchPlan& plan) {
-  double decodes = 0;
-  double tokens = 0;
   double positions = 0;
   for (const BatchItem& item : plan.items) {
-    const auto count = static_cast<double>(item.tokens.size());
-    if (item.tokens.size() == 1) {
-      ++decodes;
-    } else {
-      tokens += count;
-    }
-    positions += count * (item.position_first + (item.tokens.size() == 1 ? 0 : count / 2));
+    const auto tokens = static_cast<double>(item.tokens.size());
+    positions += tokens * (item.position_first + tokens / 2);
   }
-  return {1, decodes / kScale[1], tokens / kScale[2], positions / kScale[3]};
+  return {1, plan.logits_count / kScale[1], plan.token_count / kScale[2], positions / kScale[3]};
 }
 
 void StepCostModel::observe(const BatchPlan& plan, int64_t step_ns) {
   if (plan.items.empty() || step_ns <= 0) return;
   const Row row = features(plan);
-  const auto measured_ns = static_cast<double>(step_ns);
+  auto measured_ns = static_cast<double>(step_ns);
+  // A step that was held up, by another process or a page fault, is no measure of the next one. If the
+  // machine has become as slow as that, this is learned by and by.
+  if (steps_seen_ >= kStepsTrusted) {
+    measured_ns = std::min(measured_ns, kOutlier * predict_ns(plan));
+  } else {
+    ++steps_seen_;
+  }
   if (!warm_) {
     // One step says nothing about the parts: shares that sum up to it.
     const double sum = row[0] + row[1] + row[2];

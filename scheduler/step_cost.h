@@ -10,19 +10,18 @@
 
 namespace inferd::scheduler {
 
-// Nanoseconds: of any step, of one decoded token, of one token of a prefill chunk, and of attending from
-// one token to one position. All 0: nothing is known.
+// Nanoseconds: of any step (the weights are read once), of a row of logits (and its sampling), of a
+// token, and of attending from one token to one position. All 0: nothing is known.
 struct StepCost {
   double step_ns = 0;
-  double decode_ns = 0;
+  double row_ns = 0;
   double token_ns = 0;
   double position_ns = 0;
 
-  // Of a chunk of `tokens` that begins at this position.
-  double chunk_ns(uint32_t tokens, uint32_t position_first) const {
-    return tokens * (token_ns + position_ns * (position_first + tokens / 2.0));
+  // Of `tokens` tokens from this position on, with so many rows of logits.
+  double share_ns(uint32_t tokens, uint32_t rows, uint32_t position_first) const {
+    return rows * row_ns + tokens * (token_ns + position_ns * (position_first + tokens / 2.0));
   }
-  double decode_at_ns(uint32_t position) const { return decode_ns + position_ns * position; }
 };
 
 // Least squares over the four figures above with older steps fading away, each step weighed by the
@@ -48,6 +47,7 @@ class StepCostModel {
   Row right_{};
   Row figures_{};
   bool warm_ = false;
+  uint32_t steps_seen_ = 0;
   StepCost cost_;
 };
 

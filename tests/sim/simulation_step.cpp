@@ -31,7 +31,7 @@ scheduler::StepBudget Simulation::random_budget(bool faults) {
   budget.logits = 1 + static_cast<uint32_t>(prng_.below(budget.logits));
   budget.chunk_tokens_max = static_cast<uint32_t>(prng_.below(10));
   budget.time_ns = prng_.below(2) == 0 ? 0 : 1'000'000 * static_cast<int64_t>(prng_.below(30));
-  budget.cost = {10e6, 0.5e6, 0.5e6, 200};
+  budget.cost = {10e6, 0.1e6, 0.5e6, 200};
   return budget;
 }
 

@@ -49,14 +49,13 @@ class Priority : public testing::Test {
   double planned_ns() const {
     double ns = kCost.step_ns;
     for (const BatchItem& item : rig_.batch.items) {
-      const auto tokens = static_cast<uint32_t>(item.tokens.size());
-      ns += tokens == 1 ? kCost.decode_at_ns(item.position_first)
-                        : kCost.chunk_ns(tokens, item.position_first);
+      ns += kCost.share_ns(static_cast<uint32_t>(item.tokens.size()), item.logits_count,
+                           item.position_first);
     }
     return ns;
   }
 
-  static constexpr StepCost kCost{5e6, 1e6, 0.5e6, 100};
+  static constexpr StepCost kCost{5e6, 0.5e6, 0.5e6, 100};
   SchedulerRig rig_;
 };
 
@@ -210,17 +209,18 @@ TEST(StepCost, IsLearnedFromWhatStepsTook) {
   EXPECT_EQ(model.cost().step_ns, 0);
   std::vector<TokenId> tokens(512, 1);
   BatchPlan plan;
+  const auto add = [&](uint32_t count, uint32_t rows, uint32_t position) {
+    plan.items.push_back({SequenceId(plan.items.size() + 1), {}, std::span(tokens).first(count),
+                          position, rows});
+    plan.token_count += count;
+    plan.logits_count += rows;
+    return truth.share_ns(count, rows, position);
+  };
   const auto measure = [&](uint32_t decodes, uint32_t chunk, uint32_t position) {
     plan.clear();
     double ns = truth.step_ns;
-    for (uint32_t i = 0; i < decodes; ++i) {
-      plan.items.push_back({SequenceId(i + 1), {}, std::span(tokens).first(1), position, 1});
-      ns += truth.decode_at_ns(position);
-    }
-    if (chunk > 1) {
-      plan.items.push_back({SequenceId(99), {}, std::span(tokens).first(chunk), position, 0});
-      ns += truth.chunk_ns(chunk, position);
-    }
+    for (uint32_t i = 0; i < decodes; ++i) ns += add(1, 1, position);
+    if (chunk > 1) ns += add(chunk, chunk % 2, position);
     return static_cast<int64_t>(ns);
   };
   for (uint32_t i = 0; i < 200; ++i) {
