@@ -80,10 +80,10 @@ const KeySpec kKeys[] = {
      .low = 1, .high = 60'000},
     {.section = "scheduler", .key = "batch_share_percent", .kind = KeyKind::kCount,
      .slot = +[](Config& c) -> uint32_t& { return c.scheduler.batch_share_percent; },
-     .low = 0, .high = 50},
+     .low = 1, .high = 50},
     {.section = "scheduler", .key = "idle_share_percent", .kind = KeyKind::kCount,
      .slot = +[](Config& c) -> uint32_t& { return c.scheduler.idle_share_percent; },
-     .low = 0, .high = 50},
+     .low = 1, .high = 50},
 
     {.section = "cpu", .key = "threads", .kind = KeyKind::kAutoCount,
      .slot = +[](Config& c) -> uint32_t& { return c.cpu.threads; }, .low = 1, .high = 1024},

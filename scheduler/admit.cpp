@@ -85,7 +85,7 @@ bool Scheduler::admit_class(size_t priority, const StepBudget& budget, uint32_t&
         ++work.place;
         break;
       case Admission::kAdmitted:
-        work.prefill_tokens += step_prefill(slot);
+        work.prefill_tokens += step_prefill(slot, budget);
         fair_.expect(lane, cost_of(slot, slot.tokens_left()), slot.nice);
         break;
     }

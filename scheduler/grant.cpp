@@ -32,13 +32,15 @@ uint64_t Scheduler::cost_of(const RequestSlot& slot, uint32_t tokens) {
 }
 
 // Tokens that a prefill can use of a step.
-uint32_t Scheduler::step_prefill(const RequestSlot& slot) {
-  return slot.chunk_tokens_max == 0 ? slot.tokens_left()
-                                    : std::min(slot.tokens_left(), slot.chunk_tokens_max);
+uint32_t Scheduler::step_prefill(const RequestSlot& slot, const StepBudget& budget) {
+  uint32_t tokens = slot.tokens_left();
+  if (slot.chunk_tokens_max != 0) tokens = std::min(tokens, slot.chunk_tokens_max);
+  if (budget.chunk_tokens_max != 0) tokens = std::min(tokens, budget.chunk_tokens_max);
+  return tokens;
 }
 
 // Before admission: whose lanes have prefills to finish.
-void Scheduler::count_work() {
+void Scheduler::count_work(const StepBudget& budget) {
   work_.resize(std::max<size_t>(work_.size(), fair_.lane_count()));
   for (LaneWork& work : work_) {
     work.prefill_tokens = 0;
@@ -48,7 +50,7 @@ void Scheduler::count_work() {
     const RequestSlot& slot = slots_[index];
     INFERD_DCHECK(slot.planned == 0);
     if (!slot.paused && slot.state == SequenceState::kPrefilling) {
-      work_[slot.lane].prefill_tokens += step_prefill(slot);
+      work_[slot.lane].prefill_tokens += step_prefill(slot, budget);
     }
   }
 }

@@ -27,7 +27,7 @@ bool Scheduler::plan(const StepBudget& budget, BatchPlan& plan) {
   planned_.clear();
   tokens_granted_ = 0;
 
-  count_work();
+  count_work(budget);
   admit(budget);
   grant_running(budget);
   reserve_running(budget);

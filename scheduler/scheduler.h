@@ -243,8 +243,8 @@ class Scheduler {
 
   // grant.cpp
   static uint64_t cost_of(const RequestSlot& slot, uint32_t tokens);
-  static uint32_t step_prefill(const RequestSlot& slot);
-  void count_work();
+  static uint32_t step_prefill(const RequestSlot& slot, const StepBudget& budget);
+  void count_work(const StepBudget& budget);
   void grant_running(const StepBudget& budget);
   void set_time_room(const StepBudget& budget);
   void list_work(const StepBudget& budget);
