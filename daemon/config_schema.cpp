@@ -39,7 +39,6 @@ std::string check_page_tokens(const Config& config) {
   return std::to_string(kPageTokens) + ", the only page size that this version's kernels have";
 }
 
-const std::array<KeySpec, 28> kKeys{{
 const KeySpec kKeys[] = {
     {.section = "daemon", .key = "runtime_dir", .kind = KeyKind::kText,
      .slot = +[](Config& c) -> std::string& { return c.daemon.runtime_dir; },
@@ -129,7 +128,6 @@ const KeySpec kKeys[] = {
     {.section = "limits", .key = "client_tokens_per_s", .kind = KeyKind::kLimit,
      .slot = +[](Config& c) -> uint32_t& { return c.limits.client_tokens_per_s; },
      .low = 1, .high = 1'000'000'000, .reloadable = true},
-}};
 };
 
 constexpr std::array<ModelKeySpec, 2> kModelKeys{{
