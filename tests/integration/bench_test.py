@@ -93,7 +93,9 @@ class Bench(unittest.TestCase):
         process = self.start_endless(daemon)
         daemon.end(signal.SIGKILL)
         out, complaint = process.communicate(timeout=harness.PATIENCE_S)
-        self.assertEqual((process.returncode, json.loads(out)["errors"]), (1, 3000))
+        self.assertEqual(process.returncode, 1)
+        # All but the few that were answered before.
+        self.assertGreater(json.loads(out)["errors"], 2000)
         self.assertIn(b"the daemon closed the connection", complaint)
 
     def test_engine(self):
