@@ -43,6 +43,7 @@ struct Config {
     Bytes pool{0};  // 0: worked out from the machine ("auto")
     uint32_t page_tokens = kPageTokens;
     bool prefix_cache = true;       // keep finished pages, and find them again by their tokens
+    uint32_t give_back_ms = 2'000;  // reload; idle pages go back to the system after so long
     uint32_t cache_idle_ms = 600'000;  // reload; a cached page that nobody asked for this long is freed
   } memory;
 

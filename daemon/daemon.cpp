@@ -157,6 +157,7 @@ StepLoopLimits Daemon::loop_limits(const Config& config) const {
   limits.stall_timeout_ns = config.limits.stall_timeout_ms * kMillisecondNs;
   limits.itl_target_ns = config.scheduler.itl_target_ms * kMillisecondNs;
   limits.prefix_cache = config.memory.prefix_cache;
+  limits.give_back_ns = config.memory.give_back_ms * kMillisecondNs;
   limits.cache_idle_ns = config.memory.cache_idle_ms * kMillisecondNs;
   limits.user_quota = {config.limits.user_sequences, config.limits.user_queue,
                        config.limits.user_pages, config.limits.user_tokens_per_s};
@@ -210,6 +211,7 @@ Result<void> Daemon::run() {
   clients_->start();
   control_->start();
   feed_watchdog();
+  watch_memory();
   if (stop_signals_ > 0) shut_down(clock_.now_ns());
   io_.restart();
   io_.run();
@@ -288,6 +290,27 @@ void Daemon::feed_watchdog() {
       watchdog_timer_.async_wait([this](const boost::system::error_code& error) {
         if (!error) feed_watchdog();
       });
+    });
+  });
+}
+
+void Daemon::watch_memory() {
+  Result<PressureTrigger> trigger = open_pressure_trigger("");
+  if (!trigger) {
+    log_info("memory pressure is not watched: " + trigger.error().message());
+    return;
+  }
+  log_debug("memory pressure is watched in " + trigger->path);
+  pressure_ = std::make_unique<MemoryPressure>(io_, std::move(trigger->fd), [this] { relieve_memory(); });
+}
+
+void Daemon::relieve_memory() {
+  mailbox_->post([this](StepLoop& loop) {
+    const PageCount given = loop.relieve_memory();
+    if (given.value == 0) return;
+    boost::asio::post(io_, [this, given] {
+      log_info("memory is short: gave " + format_bytes(Bytes(given.value * model_info_.page_bytes.value)) +
+               " of cached and idle pages back");
     });
   });
 }

@@ -18,6 +18,7 @@
 #include "daemon/control_server.h"
 #include "daemon/control_service.h"
 #include "daemon/engine_mailbox.h"
+#include "daemon/memory_pressure.h"
 #include "daemon/model_loading.h"
 #include "daemon/runtime_dir.h"
 #include "daemon/step_loop.h"
@@ -54,6 +55,8 @@ class Daemon final : private StepLoopObserver, private ControlHost {
   void on_signal(int number);
   void shut_down(std::optional<int64_t> deadline_ns);
   void feed_watchdog();
+  void watch_memory();
+  void relieve_memory();
   void extend_stop_timeout();
   Result<ReloadReport> read_config_again();
 
@@ -77,6 +80,7 @@ class Daemon final : private StepLoopObserver, private ControlHost {
   std::unique_ptr<ClientListener> clients_;
   std::unique_ptr<ControlService> control_service_;
   std::unique_ptr<ControlServer> control_;
+  std::unique_ptr<MemoryPressure> pressure_;
 
   uint32_t stop_signals_ = 0;
   bool serving_ = false;

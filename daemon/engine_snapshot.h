@@ -38,6 +38,8 @@ struct LoopCounters {
   uint64_t sessions_broken = 0;    // ended for breaking the protocol
   uint64_t sessions_stalled = 0;   // ended for not reading
   uint64_t doorbells = 0;          // rung for clients
+  uint64_t memory_shortages = 0;   // that the kernel told of
+  uint64_t pages_given_back = 0;   // to the operating system
   uint64_t tokens_published = 0;
   Histogram step;                  // model and sampling, one step
   Histogram ttft;                  // submission drained to first token

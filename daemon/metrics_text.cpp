@@ -95,6 +95,10 @@ std::string metrics_text(const EngineSnapshot& snapshot, double uptime_s) {
   out.count("inferd_steps_total", "Steps of the model.", loop.steps);
   out.count("inferd_turns_total", "Turns of the engine's loop, idle ones included.", loop.turns);
   out.count("inferd_doorbells_total", "Sleeping clients that were woken.", loop.doorbells);
+  out.count("inferd_memory_shortages_total", "Times that the kernel told of a shortage of memory.",
+            loop.memory_shortages);
+  out.count("inferd_pages_given_back_total", "Idle pages whose memory went back to the system.",
+            loop.pages_given_back);
   out.count("inferd_weight_reads_total", "Weight matrices read from memory.",
             snapshot.engine.weight_reads);
   out.histogram("inferd_step_seconds", "Time of one step, model and sampling.", loop.step);

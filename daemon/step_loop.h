@@ -47,6 +47,7 @@ struct StepLoopLimits {
   int64_t stall_timeout_ns = 30'000'000'000;
   int64_t itl_target_ns = 50'000'000;  // of interactive answers: steps are planned to keep it
   bool prefix_cache = true;            // finished pages are kept and found again
+  int64_t give_back_ns = 2'000'000'000;     // idle pages go back after the loop was idle for so long
   int64_t cache_idle_ns = 600'000'000'000;  // a cached page not asked for this long is freed
   scheduler::Quota user_quota;
   scheduler::Quota session_quota;  // its sequences are limited by sequences_per_session
@@ -98,6 +99,9 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // given, the rest is ended with a status. A later call may only bring the deadline forward.
   void begin_drain(std::optional<int64_t> deadline_ns);
   void set_limits(const StepLoopLimits& limits);
+  // Memory is short: drops half of the cached pages, those let go first, and gives all idle pages back to
+  // the operating system. Returns how many went back.
+  PageCount relieve_memory();
   EngineSnapshot snapshot() const;
   // Walks every invariant of loop, scheduler and memory. The first violation in words.
   Result<void> verify() const;
@@ -157,7 +161,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   bool arm_sessions(bool all);
   int wait_timeout_ms(int64_t now_ns) const;
   void take_bell(SessionId id, uint32_t epoll_events);
-  void give_back_idle_pages();
+  PageCount give_back_idle_pages();
   int64_t cache_due_ns() const;
   void drop_idle_cache(int64_t now_ns);
 

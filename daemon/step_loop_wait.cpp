@@ -17,8 +17,6 @@ namespace {
 
 // A session that submitted nothing in so many turns is put to sleep.
 constexpr uint32_t kEmptyPollsMax = 64;
-// Idle for so long, the pages' memory goes back to the operating system.
-constexpr int64_t kGiveBackAfterNs = 2'000'000'000;
 constexpr int64_t kMillisecondNs = 1'000'000;
 constexpr int64_t kSecondNs = 1'000'000'000;
 
@@ -72,7 +70,7 @@ int StepLoop::wait_timeout_ms(int64_t now_ns) const {
   if (deadline_ns != INT64_MAX) timeout_ns = std::min(timeout_ns, deadline_ns - now_ns);
   if (drain_deadline_ns_) timeout_ns = std::min(timeout_ns, *drain_deadline_ns_ - now_ns);
   if (pages_to_give_back_) {
-    timeout_ns = std::min(timeout_ns, idle_since_ns_ + kGiveBackAfterNs - now_ns);
+    timeout_ns = std::min(timeout_ns, idle_since_ns_ + limits_.give_back_ns - now_ns);
   }
   const int64_t cache_due = cache_due_ns();
   if (cache_due != INT64_MAX) timeout_ns = std::min(timeout_ns, cache_due - now_ns);
@@ -87,7 +85,7 @@ void StepLoop::wait_for_events(bool may_block) {
   const bool quiet = arm_sessions(may_block);
   if (may_block && quiet) {
     const int64_t now_ns = parts_.clock.now_ns();
-    if (pages_to_give_back_ && now_ns - idle_since_ns_ >= kGiveBackAfterNs) give_back_idle_pages();
+    if (pages_to_give_back_ && now_ns - idle_since_ns_ >= limits_.give_back_ns) give_back_idle_pages();
     timeout_ms = wait_timeout_ms(now_ns);
   }
   std::array<epoll_event, 64> events;
@@ -133,14 +131,25 @@ void StepLoop::drop_idle_cache(int64_t now_ns) {
   if (parts_.memory.drop_cached(before_s, kPagesATurn) > 0) pages_to_give_back_ = true;
 }
 
-void StepLoop::give_back_idle_pages() {
+PageCount StepLoop::relieve_memory() {
+  ++counters_.memory_shortages;
+  const uint32_t cached = parts_.memory.pool().counts().cached.value;
+  parts_.memory.drop_cached(UINT32_MAX, (cached + 1) / 2);
+  return give_back_idle_pages();
+}
+
+PageCount StepLoop::give_back_idle_pages() {
   std::array<PageId, 256> pages;
+  PageCount given;
   size_t count;
   do {
     count = parts_.memory.pool().give_back(PageCount(0), pages);
     for (size_t i = 0; i < count; ++i) parts_.engine.page_released(pages[i]);
+    given += PageCount(static_cast<uint32_t>(count));
   } while (count == pages.size());
+  counters_.pages_given_back += given.value;
   pages_to_give_back_ = false;
+  return given;
 }
 
 }  // namespace inferd::daemon

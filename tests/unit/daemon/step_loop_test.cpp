@@ -362,6 +362,24 @@ TEST(StepLoop, IdlePagesGoBackAfterAWhile) {
   EXPECT_EQ(fixture.engine.pages_released, 7u);
 }
 
+TEST(StepLoop, WhenMemoryIsShortHalfOfTheCacheAndAllIdlePagesGoBackAtOnce) {
+  LoopFixture fixture;
+  FakeClient client = fixture.connect();
+  client.submit(prompt_of(100), 4);
+  fixture.run_until_idle({&client});
+  ASSERT_EQ(fixture.memory.pool().counts().cached, PageCount(6));
+  EXPECT_EQ(fixture.loop->relieve_memory(), PageCount(4)) << "three cached ones and an idle one";
+  EXPECT_EQ(fixture.memory.pool().counts().cached, PageCount(3));
+  EXPECT_EQ(fixture.engine.pages_released, 4u);
+  EXPECT_EQ(fixture.loop->counters().memory_shortages, 1u);
+  EXPECT_EQ(fixture.loop->counters().pages_given_back, 4u);
+  EXPECT_TRUE(fixture.loop->verify().ok());
+  // What is left serves as before.
+  const uint64_t again = client.submit(prompt_of(100), 4);
+  fixture.run_until_idle({&client});
+  EXPECT_EQ(client[again].ids, fake_answer(prompt_of(100), 4));
+}
+
 TEST(StepLoop, APromptThatBeginsLikeAnEarlierOneIsNotComputedAgain) {
   LoopFixture fixture;
   FakeClient client = fixture.connect();
