@@ -203,7 +203,7 @@ uint32_t Scheduler::share_parent(const RequestSlot& slot, std::span<const TokenI
 }
 
 // Whether a running sequence of the same domain, or its parent, is about to compute more whole
-// pages of the request's beginning than are cached.
+// pages of the request's beginning than are cached. Nobody waits for one of a later class: it may be long.
 bool Scheduler::computed_elsewhere(const RequestSlot& slot, uint32_t cached) const {
   if (slot.score) return false;
   const RequestSlot* parent = running_parent(slot);
@@ -212,7 +212,7 @@ bool Scheduler::computed_elsewhere(const RequestSlot& slot, uint32_t cached) con
   for (uint32_t index : running_.slots()) {
     const RequestSlot& other = slots_[index];
     const bool shares = slot.domain.value != 0 && other.domain == slot.domain;
-    if ((!shares && &other != parent) || other.paused ||
+    if ((!shares && &other != parent) || other.paused || other.rank > slot.rank ||
         other.state != SequenceState::kPrefilling || other.tokens.size() <= cached) {
       continue;
     }

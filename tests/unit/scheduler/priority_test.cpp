@@ -118,6 +118,28 @@ TEST_F(Priority, IdleRequestsRunWithWhatOthersLeave) {
   EXPECT_GT(batch, 20 * idle);
 }
 
+TEST_F(Priority, NobodyWaitsForAPrefixThatALaterClassComputes) {
+  Request batch;
+  batch.priority = kBatch;
+  batch.domain = CacheDomain(7);
+  ASSERT_TRUE(rig_.submit(batch, 1, 900, 2).ok());
+  step();
+  std::vector<TokenId> prompt;
+  for (uint32_t i = 0; i < 900; ++i) prompt.push_back(static_cast<TokenId>(1000 + i));
+  Request same;
+  same.sequence = SequenceId(2);
+  same.session = SessionId(2);
+  same.user = UserId(1001);
+  same.domain = CacheDomain(7);
+  same.prompt = prompt;
+  same.max_tokens = 2;
+  ASSERT_TRUE(rig_.scheduler.submit(same).ok());
+  EXPECT_EQ(step({2}), 64u) << "all of the step is its own";
+  // The batch, for its part, waits for what the other one computes, or takes it when it is there.
+  rig_.run();
+  EXPECT_LT(rig_.scheduler.stats().computed_tokens, 1800u + 64);
+}
+
 TEST_F(Priority, NiceOrdersASessionsRequestsAndReniceMovesThem) {
   ASSERT_TRUE(submit(1, 900, 1).ok());
   step();
