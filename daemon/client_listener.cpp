@@ -195,6 +195,7 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
   facts.client = printable(hello.client_name);
   facts.connected_ns = clock_.now_ns();
   facts.domain = domain;
+  facts.weight = facts_.weights.of(facts.user);
   facts.privileged = facts.user == UserId(0) || facts.user == facts_.admin;
   connection->in_engine = true;
   // std::function wants to be copied, a session cannot be.

@@ -22,6 +22,7 @@
 #include "daemon/cache_domains.h"
 #include "daemon/config.h"
 #include "daemon/engine_mailbox.h"
+#include "daemon/user_weights.h"
 #include "ipc/handshake.h"
 #include "ipc/server_session.h"
 #include "ipc/socket.h"
@@ -35,6 +36,7 @@ struct WelcomeFacts {
   uint64_t text_tables_bytes = 0;
   uint32_t running_max = 0;  // sequences that run at once, all sessions together
   CacheDomains cache_domains;
+  UserWeights weights;
   UserId admin;  // the daemon's own user
 };
 

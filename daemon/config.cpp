@@ -11,6 +11,7 @@
 #include "base/unique_fd.h"
 #include "daemon/config_domains.h"
 #include "daemon/config_reader.h"
+#include "daemon/config_users.h"
 
 namespace inferd::daemon {
 
@@ -58,6 +59,10 @@ class DocumentReader {
                            [this](const toml::source_region& region, std::string message) {
                              complain(region, std::move(message));
                            });
+      } else if (key.str() == "user") {
+        read_users(node, config_.users, [this](const toml::source_region& region, std::string message) {
+          complain(region, std::move(message));
+        });
       } else if (!is_section(key.str())) {
         complain(key.source(), unknown_section_message(key.str()));
       } else if (const toml::table* table = node.as_table()) {
@@ -178,6 +183,9 @@ std::optional<std::string> apply_override(std::string_view text, Config& config)
     return "a cache domain has a table of its own; write [[cache_domain]] in the configuration "
            "file";
   }
+  if (section == "user") {
+    return "a user has a table of its own; write [[user]] in the configuration file";
+  }
   if (!is_section(section)) return unknown_section_message(section);
   const KeySpec* spec = find_key(section, key);
   if (spec == nullptr) return unknown_key_message(section, key);
@@ -279,6 +287,11 @@ std::vector<ConfigDifference> config_differences(const Config& from, const Confi
   std::string after = written_domains(to.cache_domains);
   if (before != after) {
     differences.push_back({"cache_domain", std::move(before), std::move(after), false});
+  }
+  before = written_users(from.users);
+  after = written_users(to.users);
+  if (before != after) {
+    differences.push_back({"user", std::move(before), std::move(after), false});
   }
   return differences;
 }

@@ -39,6 +39,13 @@ struct Config {
   };
   std::vector<CacheDomain> cache_domains;
 
+  // Of users who differ from others. Names or numbers, not yet looked up.
+  struct User {
+    std::string name;
+    uint32_t weight = 100;  // of their share of the service
+  };
+  std::vector<User> users;
+
   struct Memory {
     Bytes pool{0};  // 0: worked out from the machine ("auto")
     uint32_t page_tokens = kPageTokens;

@@ -7,6 +7,8 @@
 
 #include "base/units.h"
 #include "daemon/config_domains.h"
+#include "daemon/config_users.h"
+#include "daemon/config_users.h"
 #include "daemon/logging.h"
 
 namespace inferd::daemon {
@@ -186,6 +188,7 @@ std::string unknown_key_message(std::string_view section, std::string_view key) 
     for (const ModelKeySpec& spec : model_keys()) here.push_back(spec.key);
   }
   if (section == "cache_domain") here.assign(kCacheDomainKeys.begin(), kCacheDomainKeys.end());
+  if (section == "user") here.assign(kUserKeys.begin(), kUserKeys.end());
   for (const KeySpec& spec : config_keys()) {
     if (spec.section == section) here.push_back(spec.key);
     else if (spec.key == key) elsewhere = spec.section;
@@ -211,6 +214,7 @@ std::string unknown_section_message(std::string_view section) {
   }
   sections.push_back("model");
   sections.push_back("cache_domain");
+  sections.push_back("user");
   std::string message = "unknown section " + quoted(section);
   if (const std::string_view meant = nearest(section, sections); !meant.empty()) {
     return message + "; did you mean " + quoted(meant) + "?";

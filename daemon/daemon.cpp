@@ -187,6 +187,7 @@ Result<void> Daemon::open_sockets() {
   facts.text_tables_fd = loaded_.text_tables.get();
   facts.text_tables_bytes = loaded_.text_tables_bytes;
   facts.running_max = config_.scheduler.max_sequences;
+  INFERD_ASSIGN(facts.weights, UserWeights::resolve(config_.users));
   INFERD_ASSIGN(facts.cache_domains, CacheDomains::resolve(config_.cache_domains));
   facts.admin = UserId(::geteuid());
   clients_ = std::make_unique<ClientListener>(io_, std::move(activated.clients), *mailbox_, clock_,

@@ -25,6 +25,7 @@ struct SessionFacts {
   int64_t connected_ns = 0;
   CacheDomain domain{};     // a shared one that it asked for; 0: its user's own
   bool privileged = false;  // root, or the user that the daemon runs as
+  uint32_t weight = scheduler::kWeightDefault;  // of its user among users
 };
 
 // Counters of the step loop, monotonic since start.

@@ -144,6 +144,7 @@ Result<void> StepLoop::submit_to_scheduler(const ipc::Submission& submission,
   request.sequence = sequence.id;
   request.session = sequence.session;
   request.user = draining_session_->facts().user;
+  request.weight = draining_session_->facts().weight;
   if (limits_.prefix_cache && !submission.no_store()) {
     const CacheDomain shared = draining_session_->facts().domain;
     request.domain = shared.value != 0 ? shared : CacheDomains::of_user(request.user);

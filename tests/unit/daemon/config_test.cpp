@@ -5,6 +5,7 @@
 
 #include "daemon/config_reader.h"
 #include "daemon/config_schema.h"
+#include "daemon/user_weights.h"
 
 namespace inferd::daemon {
 namespace {
@@ -162,6 +163,14 @@ const Mistake kMistakes[] = {
     {"DomainTwice",
      "[[cache_domain]]\nname = \"a\"\nusers = [1]\n[[cache_domain]]\nname = \"a\"\nusers = [2]\n",
      4, 1, "a second [[cache_domain]]"},
+    {"UserAsTable", "[user]\nname = \"a\"\n", 1, 1, "written [[user]]"},
+    {"UserWithoutName", "[[user]]\nweight = 5\n", 1, 1, "without a name"},
+    {"UserNameEmpty", "[[user]]\nname = \"\"\n", 2, 8, "name or number"},
+    {"UserNameNegative", "[[user]]\nname = -1\n", 2, 8, "name or number"},
+    {"UserWeightZero", "[[user]]\nname = 1\nweight = 0\n", 3, 10, "from 1 to 10000"},
+    {"UserWeightText", "[[user]]\nname = 1\nweight = \"much\"\n", 3, 10, "from 1 to 10000"},
+    {"UserUnknownKey", "[[user]]\nname = 1\nwieght = 3\n", 3, 1, "did you mean 'weight'?"},
+    {"UserTwice", "[[user]]\nname = \"a\"\n[[user]]\nname = \"a\"\n", 3, 1, "a second [[user]]"},
     {"DomainsSection", "[[cache_domains]]\nname = \"a\"\n", 1, 3, "did you mean 'cache_domain'?"},
     {"Array", "[cpu]\nthreads = [1]\n", 2, 11, "got an array"},
     {"NotToml", "[cpu]\nthreads = = 1\n", 2, 11, "not valid TOML"},
@@ -312,6 +321,25 @@ TEST(Config, AReloadTellsWhatItCanChangeAndWhatNeedsARestart) {
   EXPECT_EQ(merged.daemon.log_level, "warn");
   EXPECT_EQ(merged.cpu.threads, 0u);
   EXPECT_EQ(merged.models[0].name, "");
+}
+
+TEST(Config, UsersHaveWeightsAndNeedARestart) {
+  const Parsed parsed = parse(std::string(kModel) +
+                              "[[user]]\nname = \"root\"\nweight = 300\n[[user]]\nname = 1001\n");
+  ASSERT_THAT(parsed.problems, IsEmpty()) << format_problems(parsed.problems);
+  const std::vector<ConfigDifference> differences =
+      config_differences(parse(kModel).config, parsed.config);
+  ASSERT_THAT(differences, SizeIs(1));
+  EXPECT_EQ(differences[0].key, "user");
+  EXPECT_FALSE(differences[0].reloadable);
+  const Result<UserWeights> weights = UserWeights::resolve(parsed.config.users);
+  ASSERT_TRUE(weights.ok());
+  EXPECT_EQ(weights->of(UserId(0)), 300u);
+  EXPECT_EQ(weights->of(UserId(1001)), 100u);
+  EXPECT_EQ(weights->of(UserId(7)), 100u) << "not named";
+  const Result<UserWeights> unknown = UserWeights::resolve({{"no-such-user-here", 5}});
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_THAT(unknown.error().message(), testing::HasSubstr("no-such-user-here"));
 }
 
 TEST(Config, CacheDomainsNameUsersAndGroupsAndNeedARestart) {

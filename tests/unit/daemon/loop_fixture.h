@@ -161,7 +161,8 @@ class LoopFixture : public StepLoopObserver {
     session->close_client_fds();
     loop->add_session(
         std::move(session),
-        {SessionId(sessions_), UserId(uid), 77, "test", clock.now_ns(), domain, privileged},
+        {SessionId(sessions_), UserId(uid), 77, "test", clock.now_ns(), domain, privileged,
+         scheduler::kWeightDefault},
         options_.sequences_per_session);
     return client;
   }
