@@ -9,10 +9,11 @@ set -euo pipefail
 
 usage() {
   cat <<'USAGE'
-usage: tools/run_tests.sh [--fast] [--tests REGEX] [--offline] [--model FILE.gguf]
+usage: tools/run_tests.sh [--fast] [--tests REGEX] [--within MINUTES] [--offline] [--model FILE.gguf]
 
   --fast             only the release build and its tests
   --tests REGEX      of the release build, only the tests of these names
+  --within MINUTES   leave the sanitizers out, and say so, where they would not end in time
   --offline          fetch nothing; say what is missing instead
   --model FILE.gguf  run the integration tests on this copy of the sample model
   --help             this text
@@ -23,6 +24,7 @@ USAGE
 
 fast=0
 tests='.*'
+within_s=0
 offline=0
 model=
 while [ $# -gt 0 ]; do
@@ -32,6 +34,11 @@ while [ $# -gt 0 ]; do
     --tests)
       [ $# -ge 2 ] || fail "--tests needs a regular expression."
       tests=$2
+      shift
+      ;;
+    --within)
+      [[ ${2-} =~ ^[1-9][0-9]{0,3}$ ]] || fail "--within needs a number of minutes."
+      within_s=$(($2 * 60))
       shift
       ;;
     --offline) offline=1 ;;
@@ -130,6 +137,11 @@ export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 
 stage release "Release build" "$tests"
+# The sanitizers' builds and tests take about two and a half times as long as all before them.
+if [ "$fast" = 0 ] && [ "$within_s" != 0 ] && [ $((SECONDS * 7 / 2)) -gt "$within_s" ]; then
+  summary+=("The sanitizers: left out, since this machine is too slow today to end in $((within_s / 60)) minutes")
+  fast=1
+fi
 if [ "$fast" = 0 ]; then
   # A few of the simulator's seeds: each walks every invariant, and all of them ran above.
   export INFERD_SIM_SEEDS=${INFERD_SIM_SEEDS:-100}
