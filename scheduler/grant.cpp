@@ -15,7 +15,7 @@ namespace inferd::scheduler {
 namespace {
 
 // A step that holds a latency target still computes so many tokens of prefill, or prompts would starve.
-constexpr uint32_t kPrefillTokensMin = 8;
+constexpr uint32_t kPrefillTokensMin = 4;
 // A class that has a share kept spends it on prefill in pieces no smaller than this.
 constexpr int64_t kCreditChunkMin = 32;
 
