@@ -43,11 +43,12 @@ struct RequestSlot {
   uint32_t planned = 0;  // tokens of the step in flight
   uint32_t indexed = 0;  // pages that were offered to the prefix index
   int64_t waiting_since_ns = 0;
-  uint32_t stop_count = 0;
-  std::array<TokenId, kStopTokensMax> stop_tokens{};  // [stop_count]
   std::vector<TokenId> tokens;  // prompt and generated; capacity `limit`, so that it never grows
   memory::PageTable table;      // open exactly while running
   SequenceStats stats;
+  // Last, so that what every step looks at lies together.
+  uint32_t stop_count = 0;
+  std::array<TokenId, kStopTokensMax> stop_tokens{};  // [stop_count]
 
   uint32_t tokens_left() const { return static_cast<uint32_t>(tokens.size()) - computed; }
 };
