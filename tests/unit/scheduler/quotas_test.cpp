@@ -99,7 +99,6 @@ TEST_F(Quotas, WhoHadMoreThanTheirRateWaitsUntilTheBucketHasRunDry) {
 
 TEST_F(Quotas, TheRateOfAClientIsItsOwn) {
   rig_.scheduler.set_quotas({}, {.tokens_per_s = 1});
-  Request request;
   ASSERT_TRUE(rig_.submit(1, 100, 10, 1).ok());
   rig_.run();
   expect_refusal(rig_.submit(2, 10, 1, 1), ErrorCode::kUnavailable, "this connection had");
