@@ -1,5 +1,5 @@
 // What the configuration says of single users: the weight of each among the users who share the service.
-// Owner: the daemon. Made at start and on reload, immutable afterwards, any thread.
+// Owner: the daemon. Made at start, immutable afterwards, any thread.
 #pragma once
 
 #include <map>

@@ -1,5 +1,5 @@
 // What one user, or one client, may have at a time, and how much of the processor over time.
-// Owner: scheduler. Engine thread only. Must not know requests, pages or policies.
+// Owner: scheduler. Engine thread only. Must not know requests, pages or turns.
 //
 // A quota is looked at when a request is submitted: who is over it is refused, with the limit's
 // name and what to do, and nobody else notices. What was accepted is never taken back for a quota.

@@ -126,6 +126,12 @@ stage() {
   tests_total=$((tests_total + total))
   tests_failed=$((tests_failed + failed))
   summary+=("$words: $((total - failed)) of $total passed, $((SECONDS - started)) s")
+  # A program that left single tests out passes as a whole, so each of those is named.
+  while read -r single; do
+    [ -z "$single" ] || summary+=("  left out within a passed program: $single")
+  done < <(sed -n -e 's/^\[  SKIPPED \] \([^ ]*\) (.*/\1/p' \
+    -e "s/^\([a-z_]*\) (\(.*\)) \.\.\. skipped '\(.*\)'$/\2: \3/p" \
+    "$source_dir/build/$preset/Testing/Temporary/LastTest.log" | sort -u)
   if [ -n "$skipped" ]; then
     summary+=("  skipped: $skipped" "$(sed -n 's/^SKIPPED: /    /p' \
       "$source_dir/build/$preset/Testing/Temporary/LastTest.log")")
