@@ -1,13 +1,9 @@
 #include "daemon/cache_domains.h"
 
-#include <grp.h>
-#include <pwd.h>
-
 #include <algorithm>
-#include <cctype>
-#include <charconv>
 #include <optional>
 
+#include "daemon/account_names.h"
 #include "daemon/logging.h"
 
 namespace inferd::daemon {
@@ -17,14 +13,6 @@ namespace {
 // Numbers of domains: the upper half tells what kind it is, so that none is 0 and none collides.
 constexpr uint64_t kUserDomains = uint64_t{1} << 32;
 constexpr uint64_t kSharedDomains = uint64_t{2} << 32;
-
-// A whole decimal number; names of users and groups never are.
-std::optional<uint32_t> number_of(std::string_view text) {
-  uint32_t number = 0;
-  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (status != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
 
 Error unknown(const std::string& domain, std::string_view kind, const std::string& name) {
   return Error(ErrorCode::kNotFound, "the cache domain '" + domain + "' names the " +
@@ -41,18 +29,14 @@ Result<CacheDomains> CacheDomains::resolve(const std::vector<Config::CacheDomain
     Shared shared;
     shared.name = domain.name;
     for (const std::string& name : domain.users) {
-      const passwd* entry = nullptr;
-      const std::optional<uint32_t> number = number_of(name);
-      if (!number) entry = ::getpwnam(name.c_str());
-      if (!number && entry == nullptr) return unknown(domain.name, "user", name);
-      shared.users.push_back(UserId(number ? *number : entry->pw_uid));
+      const std::optional<uint32_t> number = user_number(name);
+      if (!number) return unknown(domain.name, "user", name);
+      shared.users.push_back(UserId(*number));
     }
     for (const std::string& name : domain.groups) {
-      const group* entry = nullptr;
-      const std::optional<uint32_t> number = number_of(name);
-      if (!number) entry = ::getgrnam(name.c_str());
-      if (!number && entry == nullptr) return unknown(domain.name, "group", name);
-      shared.groups.push_back(number ? gid_t{*number} : entry->gr_gid);
+      const std::optional<uint32_t> number = group_number(name);
+      if (!number) return unknown(domain.name, "group", name);
+      shared.groups.push_back(gid_t{*number});
     }
     domains.shared_.push_back(std::move(shared));
   }

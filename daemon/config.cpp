@@ -11,6 +11,7 @@
 #include "base/unique_fd.h"
 #include "daemon/config_domains.h"
 #include "daemon/config_reader.h"
+#include "daemon/config_tables.h"
 #include "daemon/config_users.h"
 
 namespace inferd::daemon {
@@ -55,14 +56,9 @@ class DocumentReader {
       if (key.str() == "model") {
         read_models(node);
       } else if (key.str() == "cache_domain") {
-        read_cache_domains(node, config_.cache_domains,
-                           [this](const toml::source_region& region, std::string message) {
-                             complain(region, std::move(message));
-                           });
+        read_cache_domains(node, config_.cache_domains, complaint());
       } else if (key.str() == "user") {
-        read_users(node, config_.users, [this](const toml::source_region& region, std::string message) {
-          complain(region, std::move(message));
-        });
+        read_users(node, config_.users, complaint());
       } else if (!is_section(key.str())) {
         complain(key.source(), unknown_section_message(key.str()));
       } else if (const toml::table* table = node.as_table()) {
@@ -81,6 +77,12 @@ class DocumentReader {
   }
 
  private:
+  Complaint complaint() {
+    return [this](const toml::source_region& region, std::string message) {
+      complain(region, std::move(message));
+    };
+  }
+
   void read_section(std::string_view section, const toml::table& table) {
     for (const auto& [key, node] : table) {
       const KeySpec* spec = find_key(section, key.str());
@@ -94,24 +96,14 @@ class DocumentReader {
   }
 
   void read_models(const toml::node& node) {
-    const toml::array* models = node.as_array();
-    if (models == nullptr) {
-      complain(node.source(), "expected an array of tables, written [[model]]");
-      return;
-    }
-    for (const toml::node& element : *models) {
-      const toml::table* table = element.as_table();
-      if (table == nullptr) {
-        complain(element.source(), "expected a table, written [[model]]");
-        continue;
-      }
+    read_tables(node, "model", complaint(), [this](const toml::table& table) {
       if (!config_.models.empty()) {
-        complain(table->source(), "a second [[model]]; this version serves one model per daemon, "
-                                  "start another daemon with its own runtime_dir for this one");
-        continue;
+        complain(table.source(), "a second [[model]]; this version serves one model per daemon, "
+                                 "start another daemon with its own runtime_dir for this one");
+        return;
       }
-      config_.models.push_back(read_model(*table));
-    }
+      config_.models.push_back(read_model(table));
+    });
   }
 
   Config::Model read_model(const toml::table& table) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/account_names.h"
 #include "daemon/config_reader.h"
 #include "daemon/logging.h"
 
@@ -12,7 +13,6 @@ namespace {
 constexpr size_t kDomainsMax = 256;
 constexpr size_t kMembersMax = 1024;  // users, and groups, of one domain
 constexpr size_t kNameMax = 64;
-constexpr int64_t kIdMax = 4'294'967'294;  // the number after it means "none" to the kernel
 
 bool is_name(std::string_view text) {
   const auto allowed = [](char c) {
@@ -38,7 +38,7 @@ void read_members(std::string_view key, const toml::node& node, std::vector<std:
     const auto* number = element.as_integer();
     if (text != nullptr && !(*text)->empty() && (*text)->find('\0') == std::string::npos) {
       members.push_back(**text);
-    } else if (number != nullptr && **number >= 0 && **number <= kIdMax) {
+    } else if (number != nullptr && **number >= 0 && **number <= kAccountIdMax) {
       members.push_back(std::to_string(**number));
     } else {
       complain(element.source(), what);
@@ -89,31 +89,21 @@ std::string written(const std::vector<std::string>& members) {
 
 void read_cache_domains(const toml::node& node, std::vector<Config::CacheDomain>& domains,
                         const Complaint& complain) {
-  const toml::array* tables = node.as_array();
-  if (tables == nullptr) {
-    complain(node.source(), "expected an array of tables, written [[cache_domain]]");
-    return;
-  }
-  for (const toml::node& element : *tables) {
-    const toml::table* table = element.as_table();
-    if (table == nullptr) {
-      complain(element.source(), "expected a table, written [[cache_domain]]");
-      continue;
-    }
-    if (domains.size() == kDomainsMax) {
-      complain(table->source(), "more than " + std::to_string(kDomainsMax) + " cache domains");
+  read_tables(node, "cache_domain", complain, [&](const toml::table& table) {
+    if (domains.size() >= kDomainsMax) {
+      complain(table.source(), "more than " + std::to_string(kDomainsMax) + " cache domains");
       return;
     }
-    Config::CacheDomain domain = read_domain(*table, complain);
+    Config::CacheDomain domain = read_domain(table, complain);
     const bool again = std::any_of(domains.begin(), domains.end(),
                                    [&](const auto& other) { return other.name == domain.name; });
     if (again && !domain.name.empty()) {
-      complain(table->source(), "a second [[cache_domain]] with the name \"" + domain.name +
-                                    "\"; give it another one, or put all members into the first");
-      continue;
+      complain(table.source(), "a second [[cache_domain]] with the name \"" + domain.name +
+                                   "\"; give it another one, or put all members into the first");
+      return;
     }
     domains.push_back(std::move(domain));
-  }
+  });
 }
 
 std::string written_domains(const std::vector<Config::CacheDomain>& domains) {

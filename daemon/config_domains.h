@@ -5,18 +5,16 @@
 #include <toml++/toml.h>
 
 #include <array>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "daemon/config.h"
+#include "daemon/config_tables.h"
 
 namespace inferd::daemon {
 
 inline constexpr std::array<std::string_view, 3> kCacheDomainKeys{"name", "users", "groups"};
-
-using Complaint = std::function<void(const toml::source_region&, std::string)>;
 
 // Appends what is right to `domains`, and complains of the rest with its place.
 void read_cache_domains(const toml::node& node, std::vector<Config::CacheDomain>& domains,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "daemon/account_names.h"
 #include "daemon/config_reader.h"
 #include "daemon/logging.h"
 
@@ -12,7 +13,6 @@ namespace {
 constexpr size_t kUsersMax = 4096;
 constexpr int64_t kWeightMin = 1;
 constexpr int64_t kWeightMax = 10'000;
-constexpr int64_t kIdMax = 4'294'967'294;  // the number after it means "none" to the kernel
 
 Config::User read_user(const toml::table& table, const Complaint& complain) {
   Config::User user;
@@ -22,7 +22,7 @@ Config::User read_user(const toml::table& table, const Complaint& complain) {
     if (key.str() == "name") {
       if (text != nullptr && !(*text)->empty() && (*text)->find('\0') == std::string::npos) {
         user.name = **text;
-      } else if (number != nullptr && **number >= 0 && **number <= kIdMax) {
+      } else if (number != nullptr && **number >= 0 && **number <= kAccountIdMax) {
         user.name = std::to_string(**number);
       } else {
         complain(node.source(), "user.name: expected a user's name or number, such as \"alice\"");
@@ -48,31 +48,21 @@ Config::User read_user(const toml::table& table, const Complaint& complain) {
 }  // namespace
 
 void read_users(const toml::node& node, std::vector<Config::User>& users, const Complaint& complain) {
-  const toml::array* tables = node.as_array();
-  if (tables == nullptr) {
-    complain(node.source(), "expected an array of tables, written [[user]]");
-    return;
-  }
-  for (const toml::node& element : *tables) {
-    const toml::table* table = element.as_table();
-    if (table == nullptr) {
-      complain(element.source(), "expected a table, written [[user]]");
-      continue;
-    }
-    if (users.size() == kUsersMax) {
-      complain(table->source(), "more than " + std::to_string(kUsersMax) + " users");
+  read_tables(node, "user", complain, [&](const toml::table& table) {
+    if (users.size() >= kUsersMax) {
+      complain(table.source(), "more than " + std::to_string(kUsersMax) + " users");
       return;
     }
-    Config::User user = read_user(*table, complain);
+    Config::User user = read_user(table, complain);
     const bool again = std::any_of(users.begin(), users.end(),
                                    [&](const auto& other) { return other.name == user.name; });
     if (again && !user.name.empty()) {
-      complain(table->source(), "a second [[user]] with the name \"" + printable(user.name) +
-                                    "\"; keep one of them");
-      continue;
+      complain(table.source(),
+               "a second [[user]] with the name \"" + printable(user.name) + "\"; keep one of them");
+      return;
     }
     users.push_back(std::move(user));
-  }
+  });
 }
 
 std::string written_users(const std::vector<Config::User>& users) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "daemon/config.h"
-#include "daemon/config_domains.h"
+#include "daemon/config_tables.h"
 
 namespace inferd::daemon {
 

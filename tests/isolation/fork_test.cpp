@@ -15,13 +15,9 @@ namespace {
 constexpr std::array<uint32_t, 8> kAnswered{0, 1, 4, 7, 15, 16, 17, 30};
 constexpr std::array<uint32_t, 4> kOwn{0, 1, 5, 20};
 
-struct Case {
-  uint32_t pages, chunk_tokens, threads;  // pages 0: enough for all
-};
-
-class Forks : public testing::TestWithParam<Case> {
+class Forks : public testing::TestWithParam<Layout> {
  protected:
-  static std::unique_ptr<Lab> open(const Case& one) {
+  static std::unique_ptr<Lab> open(const Layout& one) {
     return open_small_lab(
         {.threads = one.threads, .pages = one.pages, .chunk_tokens = one.chunk_tokens});
   }
@@ -98,14 +94,9 @@ TEST_P(Forks, WhatCancelledParentsLeaveThemIsRight) {
 }
 
 INSTANTIATE_TEST_SUITE_P(RoomChunksAndThreads, Forks,
-                         testing::Values(Case{0, 0, 1}, Case{0, 7, 2}, Case{50, 0, 2},
-                                         Case{30, 32, 1}),
-                         [](const auto& info) {
-                           return (info.param.pages == 0 ? "RoomForAllChunks"
-                                                         : "RoomForFewChunks") +
-                                  std::to_string(info.param.chunk_tokens) + "Threads" +
-                                  std::to_string(info.param.threads);
-                         });
+                         testing::Values(Layout{0, 0, 1}, Layout{0, 7, 2}, Layout{50, 0, 2},
+                                         Layout{30, 32, 1}),
+                         layout_name);
 
 }  // namespace
 }  // namespace inferd::isolation

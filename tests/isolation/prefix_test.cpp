@@ -15,11 +15,7 @@ namespace {
 constexpr std::array<uint32_t, 16> kCommon{1,   15,  16,  17,  31,  48,  63,  65,
                                            255, 256, 257, 400, 511, 512, 513, 600};
 
-struct Case {
-  uint32_t pages, chunk_tokens, threads;  // pages 0: enough for all
-};
-
-class Prefixes : public testing::TestWithParam<Case> {
+class Prefixes : public testing::TestWithParam<Layout> {
  protected:
   Prefixes() {
     Prng prng(51);
@@ -40,7 +36,7 @@ class Prefixes : public testing::TestWithParam<Case> {
     }
   }
 
-  static std::unique_ptr<Lab> open(const Case& one) {
+  static std::unique_ptr<Lab> open(const Layout& one) {
     return open_small_lab(
         {.threads = one.threads, .pages = one.pages, .chunk_tokens = one.chunk_tokens});
   }
@@ -105,14 +101,9 @@ TEST_P(Prefixes, AnotherDomainFindsNothingAndGetsTheSame) {
 }
 
 INSTANTIATE_TEST_SUITE_P(RoomChunksAndThreads, Prefixes,
-                         testing::Values(Case{0, 0, 1}, Case{0, 7, 2}, Case{0, 64, 2},
-                                         Case{60, 0, 2}, Case{60, 32, 1}),
-                         [](const auto& info) {
-                           return (info.param.pages == 0 ? "RoomForAllChunks"
-                                                         : "RoomForFewChunks") +
-                                  std::to_string(info.param.chunk_tokens) + "Threads" +
-                                  std::to_string(info.param.threads);
-                         });
+                         testing::Values(Layout{0, 0, 1}, Layout{0, 7, 2}, Layout{0, 64, 2},
+                                         Layout{60, 0, 2}, Layout{60, 32, 1}),
+                         layout_name);
 
 }  // namespace
 }  // namespace inferd::isolation

@@ -2,7 +2,10 @@
 // Owner: tests/isolation. One thread.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <memory>
+#include <string>
 
 #include "jobs.h"
 #include "lab.h"
@@ -29,6 +32,16 @@ inline std::unique_ptr<Lab> open_small_lab(LabOptions options) {
   auto lab = Lab::create(options);
   EXPECT_TRUE(lab.ok()) << lab.error().message();
   return lab.ok() ? std::move(lab).value() : nullptr;
+}
+
+// Room, chunks and threads that something has to give the same bits under.
+struct Layout {
+  uint32_t pages, chunk_tokens, threads;  // pages 0: enough for all
+};
+
+inline std::string layout_name(const testing::TestParamInfo<Layout>& info) {
+  return (info.param.pages == 0 ? "RoomForAllChunks" : "RoomForFewChunks") +
+         std::to_string(info.param.chunk_tokens) + "Threads" + std::to_string(info.param.threads);
 }
 
 }  // namespace inferd::isolation
