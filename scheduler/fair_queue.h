@@ -6,9 +6,14 @@
 // Serving Large Language Models"). Every account has a virtual time: the cost charged to it, over its
 // weight. Service always goes to the account that is furthest behind.
 //
-//  1. An account that wanted more than it got in the last step is backlogged. Between two accounts that
-//     are backlogged all the while, the one behind is served first, so their times drift apart by no more
-//     than one grant, and a grant is no more than one step.
+//  1. An account that wanted more than it got in the last step is backlogged. Between two users f and g
+//     of a class who are backlogged all the while, the one behind is served first, but that decodes may
+//     run up to a step ahead of prefills. So in any interval, with W the cost served over the weight,
+//       |W_f - W_g| <= 2 max(w_p L, w_q M):
+//     L the longest sequence and M a step in tokens, w_p = 1 and w_q = 2 the cost of a token of prefill
+//     and of a decoded one. Where sequences or pages are what lacks, and not turns, somebody must be L
+//     or M behind before others make way (Scheduler::owes), a step late: 2 w_p M more, as long as
+//     there is somebody who can.
 //  2. The group's time is that of its backlogged account furthest behind; if there is none, that of the
 //     account furthest ahead: where nobody lacked anything, nothing is owed.
 //  3. An account that is not backlogged is raised to the group's time: who was idle, or asked for little,
