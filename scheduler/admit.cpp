@@ -45,7 +45,6 @@ uint32_t Scheduler::next_waiting(uint32_t lane, size_t& place) const {
 void Scheduler::admit(const StepBudget& budget) {
   if (waiting_.empty()) return;
   promote_starved();
-  uint32_t prefix_waiters = 0;
   for (uint32_t index : promoted_) {
     if (index == kNoSlot || slots_[index].state != SequenceState::kWaiting) continue;
     if (slots_[index].paused) continue;
@@ -53,14 +52,14 @@ void Scheduler::admit(const StepBudget& budget) {
   }
   bool room = true;
   for (size_t priority = 0; room && priority < kPriorityClasses; ++priority) {
-    room = admit_class(priority, budget, prefix_waiters);
+    room = admit_class(priority, budget);
   }
   fair_.forget_expected();
 }
 
 // Lets the class's requests in by their turns. If the one whose turn it is does not fit, nobody after it
 // enters in this step: a large request is not overtaken for ever by small ones. Returns whether all fit.
-bool Scheduler::admit_class(size_t priority, const StepBudget& budget, uint32_t& prefix_waiters) {
+bool Scheduler::admit_class(size_t priority, const StepBudget& budget) {
   turns_.clear();
   for (uint32_t lane = 0; lane < work_.size(); ++lane) {
     if (work_[lane].waiting.empty() || number(fair_.class_of(lane)) != priority) continue;
@@ -81,7 +80,7 @@ bool Scheduler::admit_class(size_t priority, const StepBudget& budget, uint32_t&
         return false;
       case Admission::kAwaitsPrefix:
         // However many wait for one prefix, a step's work stays bounded.
-        if (++prefix_waiters >= kPrefixWaitersTried) return false;
+        if (++waits_.for_prefix >= kPrefixWaitersTried) return false;
         ++work.place;
         break;
       case Admission::kAdmitted:
@@ -150,6 +149,7 @@ Scheduler::Admission Scheduler::try_admit(uint32_t index) {
   }
   if (!room) {
     slot.computed = 0;
+    pages_short_ = pages_short_ || !memory_.sequences().full();
     return Admission::kNoRoom;
   }
   start_running(index);

@@ -31,7 +31,9 @@ void Scheduler::commit_item(uint32_t index, std::span<const TokenId> tokens) {
   slot.planned = 0;
   slot.computed += computed;
   slot.stats.computed_tokens += computed;
+  slot.stats.recomputed_tokens += slot.planned_again;
   totals_.computed_tokens += computed;
+  totals_.recomputed_tokens += slot.planned_again;
   charge_rates(slot, computed);
   if (slot.score) {
     slot.scored = std::max(slot.scored, std::min(slot.computed, slot.stats.prompt_tokens));

@@ -25,10 +25,14 @@ size_t number(PriorityClass priority) { return static_cast<size_t>(priority); }
 
 }  // namespace
 
+// Of its next `tokens` tokens, those that it had before it was preempted.
+uint32_t Scheduler::tokens_again(const RequestSlot& slot, uint32_t tokens) {
+  return std::min(tokens, std::max(slot.charged, slot.computed) - slot.computed);
+}
+
 uint64_t Scheduler::cost_of(const RequestSlot& slot, uint32_t tokens) {
   if (slot.state == SequenceState::kDecoding) return uint64_t{tokens} * kDecodeCost;
-  const uint32_t end = slot.computed + tokens;
-  return end > slot.charged ? end - std::max(slot.charged, slot.computed) : 0;
+  return tokens - tokens_again(slot, tokens);
 }
 
 // Tokens that a prefill can use of a step.
@@ -47,8 +51,9 @@ void Scheduler::count_work(const StepBudget& budget) {
     work.decode_first = work.decode_last = work.prefill_first = work.prefill_last = kNone;
   }
   for (uint32_t index : running_.slots()) {
-    const RequestSlot& slot = slots_[index];
+    RequestSlot& slot = slots_[index];
     INFERD_DCHECK(slot.planned == 0);
+    slot.short_of_pages = false;
     if (!slot.paused && slot.state == SequenceState::kPrefilling) {
       work_[slot.lane].prefill_tokens += step_prefill(slot, budget);
     }
@@ -288,6 +293,7 @@ void Scheduler::settle() {
       const uint64_t one = cost_of(slot, slot.planned);
       fair_.charge(slot.lane, one, slot.nice);
       cost[number(slot.priority)] += one;
+      slot.planned_again = tokens_again(slot, slot.planned);
       slot.charged = std::max(slot.charged, slot.computed + slot.planned);
     }
     if (!slot.paused && slot.planned < own_share(slot)) {
@@ -311,6 +317,25 @@ void Scheduler::settle() {
                  ? std::clamp(credit + kept - static_cast<int64_t>(cost[priority]),
                               -int64_t{config_.step_tokens}, credit_max)
                  : 0;
+  }
+}
+
+// A lane counts with all that wait in it: a client that does not read has all its requests paused.
+void Scheduler::count_waits() {
+  uint32_t waiting = 0;
+  for (uint32_t lane = 0; lane < work_.size(); ++lane) {
+    if (next_waiting(lane) == kNoSlot) continue;
+    waiting += static_cast<uint32_t>(work_[lane].waiting.size());
+  }
+  waiting -= std::min(waiting, waits_.for_prefix);
+  (pages_short_ ? waits_.for_pages : waits_.for_turn) += waiting;
+  for (uint32_t index : running_.slots()) {
+    const RequestSlot& slot = slots_[index];
+    if (slot.planned > 0) {
+      ++(slot.planned_again < slot.planned ? waits_.computing : waits_.recomputing);
+    } else if (!slot.paused) {
+      ++(slot.short_of_pages ? waits_.for_pages : waits_.for_turn);
+    }
   }
 }
 

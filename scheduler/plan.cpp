@@ -8,7 +8,7 @@
 //     rank, or computes less. Nothing is taken yet, so no page changes hands while a copy of it is still
 //     to be made.
 //  4. build: page tables grow out of the reservation, and the items are written.
-//  5. settle (grant.cpp): accounts are charged.
+//  5. settle (grant.cpp): accounts are charged, and it is noted who was left out.
 #include <algorithm>
 
 #include "base/check.h"
@@ -26,6 +26,8 @@ bool Scheduler::plan(const StepBudget& budget, BatchPlan& plan) {
   plan.copies.reserve(memory_.sequences().sequences_max());
   planned_.clear();
   tokens_granted_ = 0;
+  waits_ = {};
+  pages_short_ = false;
 
   count_work(budget);
   admit(budget);
@@ -34,6 +36,7 @@ bool Scheduler::plan(const StepBudget& budget, BatchPlan& plan) {
   build(plan);
   memory_.pool().forfeit(reservation_);
   settle();
+  count_waits();
   in_flight_ = !plan.items.empty();
   return in_flight_;
 }
@@ -95,8 +98,10 @@ void Scheduler::reserve_share(uint32_t index) {
     if (!victim) {
       // Those of higher rank have the pages. It keeps its own, and waits.
       slot.planned = 0;
+      slot.short_of_pages = true;
       return;
     }
+    pages_short_ = true;
     preempt(*victim);
   }
 }

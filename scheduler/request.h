@@ -82,6 +82,7 @@ struct SequenceStats {
   uint32_t cached_tokens = 0;  // prompt tokens found in the prefix index when it was first admitted
   uint64_t computed_tokens =
       0;  // positions computed, those computed again after a preemption included
+  uint64_t recomputed_tokens = 0;  // of those, the ones that it had before it was preempted
   uint32_t preemptions = 0;
   int64_t submitted_ns = 0;
   int64_t admitted_ns = 0;     // first admission; 0 before
@@ -103,6 +104,7 @@ struct SequenceInfo {
   uint32_t computed = 0;  // of those, positions in pages
   uint32_t limit = 0;     // tokens at which it ends
   PageCount pages;        // in its page table
+  int64_t waiting_ns = 0; // how long it has been without pages; 0 while it has some
   SequenceStats stats;
 };
 
@@ -119,8 +121,19 @@ struct SchedulerStats {
   uint64_t steps = 0;
   uint64_t prompt_tokens = 0;  // of accepted requests
   uint64_t computed_tokens = 0;
+  uint64_t recomputed_tokens = 0;  // of those, the ones that preempted sequences had before
   uint64_t cached_tokens = 0;
   uint64_t generated_tokens = 0;
+};
+
+// Who could have computed in the step that was planned last, and who did. Paused sequences count nowhere.
+// A sequence that runs out of pages loses what it had, so computing that again is waiting for pages too.
+struct StepWaits {
+  uint32_t computing = 0;    // come further in the step
+  uint32_t recomputing = 0;  // have in it only what they had before they were preempted
+  uint32_t for_pages = 0;    // run, but have no page for the next token; or wait, for one did not fit
+  uint32_t for_prefix = 0;   // wait for what another one is computing
+  uint32_t for_turn = 0;     // the step's tokens, time and places went to others
 };
 
 }  // namespace inferd::scheduler

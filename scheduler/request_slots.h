@@ -23,6 +23,7 @@ struct RequestSlot {
   bool paused = false;
   bool cancelled = false;  // while its step is in flight; released by commit()
   bool score = false;
+  bool short_of_pages = false;  // in the step that was planned last
   PriorityClass priority = PriorityClass::kInteractive;
   // The class that its claim on pages is of: its own, or the first once its class was starved for long.
   PriorityClass rank = PriorityClass::kInteractive;
@@ -41,6 +42,7 @@ struct RequestSlot {
   // Positions whose pages hold results; the page table covers these and `planned`.
   uint32_t computed = 0;
   uint32_t planned = 0;  // tokens of the step in flight
+  uint32_t planned_again = 0;  // of those, the ones that it had before it was preempted
   uint32_t indexed = 0;  // pages that were offered to the prefix index
   int64_t waiting_since_ns = 0;
   std::vector<TokenId> tokens;  // prompt and generated; capacity `limit`, so that it never grows

@@ -246,7 +246,11 @@ SequenceInfo Scheduler::info_of(const RequestSlot& slot) const {
   info.tokens = static_cast<uint32_t>(slot.tokens.size());
   info.computed = slot.computed;
   info.limit = slot.limit;
-  if (slot.table.is_open()) info.pages = memory::pages_for_tokens(slot.table.tokens());
+  if (slot.table.is_open()) {
+    info.pages = memory::pages_for_tokens(slot.table.tokens());
+  } else {
+    info.waiting_ns = clock_.now_ns() - slot.waiting_since_ns;
+  }
   info.stats = slot.stats;
   return info;
 }

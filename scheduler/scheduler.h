@@ -161,6 +161,8 @@ class Scheduler {
   // Appends one entry per sequence, oldest first.
   void list(std::vector<SequenceInfo>& out) const;
   SchedulerStats stats() const;
+  // What the latest plan() left out.
+  const StepWaits& waits() const { return waits_; }
   bool idle() const { return waiting_.empty() && running_.empty(); }
 
   // Every invariant of the scheduler, of the memory, and that they agree. The first violation in
@@ -229,7 +231,7 @@ class Scheduler {
     return next_waiting(lane, place);
   }
   void admit(const StepBudget& budget);
-  bool admit_class(size_t priority, const StepBudget& budget, uint32_t& prefix_waiters);
+  bool admit_class(size_t priority, const StepBudget& budget);
   void promote_starved();
   Admission try_admit(uint32_t index);
   uint32_t find_prefix(const RequestSlot& slot);
@@ -242,6 +244,7 @@ class Scheduler {
   void start_running(uint32_t index);
 
   // grant.cpp
+  static uint32_t tokens_again(const RequestSlot& slot, uint32_t tokens);
   static uint64_t cost_of(const RequestSlot& slot, uint32_t tokens);
   static uint32_t step_prefill(const RequestSlot& slot, const StepBudget& budget);
   void count_work(const StepBudget& budget);
@@ -258,6 +261,7 @@ class Scheduler {
   uint32_t tokens_in_time(const RequestSlot& slot, uint32_t tokens) const;
   uint32_t grant(RequestSlot& slot, uint32_t tokens_max);
   void settle();
+  void count_waits();
 
   // commit.cpp
   void commit_item(uint32_t index, std::span<const TokenId> tokens);
@@ -292,6 +296,8 @@ class Scheduler {
   // Nobody who waits has an earlier deadline.
   int64_t deadline_next_ns_ = std::numeric_limits<int64_t>::max();
   SchedulerStats totals_;
+  StepWaits waits_;
+  bool pages_short_ = false;  // somebody could not enter the latest step for want of pages
   TokenRates user_rates_;
   TokenRates session_rates_;
 
