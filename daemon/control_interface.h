@@ -77,6 +77,54 @@ type Sequence (
 
 type Session (id: int, pid: int, uid: int, client: string, sequences: int, age_s: float)
 
+# Times of one kind: the wait of requests that ended (without pages, in the queue or preempted), the time from a
+# request to its first token, or that between two tokens. The percentiles are off by at most 1/32
+type Times (count: int, mean_ms: float, p50_ms: float, p90_ms: float, p99_ms: float, max_ms: float)
+
+# accepted are all but the refused ones; the rest is how those that are over ended
+type Requests (
+  accepted: int,
+  refused: int,
+  finished: int,
+  cancelled: int,
+  overdue: int,
+  failed: int
+)
+
+# Tokens of one user or session. computed has the recomputed ones, lost by preemption, among them
+type AccountTokens (prompt: int, cached: int, computed: int, recomputed: int, generated: int)
+
+# hits: requests of whose prompt something was cached. pages: a user's are those charged to it, a session's those in
+# its page tables; pages_max is the most that a step saw
+type Account (
+  requests: Requests,
+  tokens: AccountTokens,
+  hits: int,
+  preemptions: int,
+  sequences: int,
+  pages: int,
+  pages_max: int,
+  wait_s: float,
+  wait: Times,
+  ttft: Times,
+  itl: Times
+)
+
+type UserAccount (uid: int, sessions: int, figures: Account)
+
+type SessionAccount (id: int, pid: int, uid: int, client: string, figures: Account)
+
+# For how much of the last 10, 60 and 300 seconds, in percent, and of all time, work stood still for want of pages or
+# of compute. kind: some, or full
+type Pressure (
+  resource: string,
+  kind: string,
+  avg10: float,
+  avg60: float,
+  avg300: float,
+  total_us: int
+)
+
 # A key of the configuration file that differs from what the daemon started with
 type Change (key: string, from: string, to: string)
 
@@ -96,6 +144,29 @@ method List() -> (models: []Model)
 
 # The caller's own sequences and sessions; all of them for root and the daemon's user
 method Ps() -> (sequences: []Sequence, sessions: []Session)
+
+# What users and connected sessions were given since the daemon started. The caller's own; for administrators all,
+# and then others is what users came to that left long ago, and total everything
+method Top() -> (
+  users: []UserAccount,
+  sessions: []SessionAccount,
+  pressure: []Pressure,
+  others: ?Account,
+  total: ?Account
+)
+
+# How memory and compute are used, by the whole daemon
+method Vmstat() -> (
+  waiting: int,
+  running: int,
+  paused: int,
+  pages: Pages,
+  steps: int,
+  preemptions: int,
+  pages_given_back: int,
+  tokens: AccountTokens,
+  pressure: []Pressure
+)
 
 # Ends a sequence of the caller; any sequence for an administrator
 method Cancel(sequence: int) -> ()

@@ -8,6 +8,7 @@
 #include <array>
 #include <memory>
 
+#include "daemon/control_figures.h"
 #include "daemon/control_interface.h"
 #include "daemon/metrics_text.h"
 #include "daemon/step_loop.h"
@@ -107,6 +108,8 @@ const std::vector<ControlService::MethodSpec>& ControlService::methods() {
       {"Status", &ControlService::status, false, {}},
       {"List", &ControlService::list, false, {}},
       {"Ps", &ControlService::ps, false, {}},
+      {"Top", &ControlService::top, false, {}},
+      {"Vmstat", &ControlService::vmstat, false, {}},
       {"Cancel", &ControlService::cancel, false, {"sequence"}},
       {"Renice", &ControlService::renice, false, {"sequence", "priority", "nice"}},
       {"Verify", &ControlService::verify, true, {}},
@@ -193,6 +196,15 @@ void ControlService::with_snapshot(std::function<void(const EngineSnapshot&)> th
   });
 }
 
+void ControlService::with_accounts(
+    std::function<void(const EngineSnapshot&, const AccountsSnapshot&)> then) {
+  mailbox_.post([&io = io_, then = std::move(then)](StepLoop& loop) {
+    auto snapshot = std::make_shared<const EngineSnapshot>(loop.snapshot());
+    auto accounts = std::make_shared<const AccountsSnapshot>(loop.accounts());
+    boost::asio::post(io, [then, snapshot, accounts] { then(*snapshot, *accounts); });
+  });
+}
+
 void ControlService::status(const Call& call) {
   with_snapshot([this, call](const EngineSnapshot& snapshot) {
     const auto visible = [&](UserId user) { return call.privileged || user == call.caller; };
@@ -247,6 +259,19 @@ void ControlService::ps(const Call& call) {
       if (visible(entry.facts.user)) sessions.push_back(json_of(entry));
     }
     call.reply(encode_control_reply({{"sequences", sequences}, {"sessions", sessions}}));
+  });
+}
+
+void ControlService::top(const Call& call) {
+  with_accounts([call](const EngineSnapshot& snapshot, const AccountsSnapshot& accounts) {
+    const auto only = call.privileged ? std::nullopt : std::optional<UserId>(call.caller);
+    call.reply(encode_control_reply(top_reply(snapshot, accounts, only)));
+  });
+}
+
+void ControlService::vmstat(const Call& call) {
+  with_snapshot([call](const EngineSnapshot& snapshot) {
+    call.reply(encode_control_reply(vmstat_reply(snapshot)));
   });
 }
 
@@ -343,8 +368,8 @@ void ControlService::log_level(const Call& call) {
 }
 
 void ControlService::metrics(const Call& call) {
-  with_snapshot([this, call](const EngineSnapshot& snapshot) {
-    call.reply(encode_control_reply({{"text", metrics_text(snapshot, uptime_s())}}));
+  with_accounts([this, call](const EngineSnapshot& snapshot, const AccountsSnapshot& accounts) {
+    call.reply(encode_control_reply({{"text", metrics_text(snapshot, accounts, uptime_s())}}));
   });
 }
 

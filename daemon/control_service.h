@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/ids.h"
+#include "daemon/accounts.h"
 #include "daemon/config.h"
 #include "daemon/control_codec.h"
 #include "daemon/engine_mailbox.h"
@@ -71,6 +72,8 @@ class ControlService {
   void status(const Call& call);
   void list(const Call& call);
   void ps(const Call& call);
+  void top(const Call& call);
+  void vmstat(const Call& call);
   void cancel(const Call& call);
   void renice(const Call& call);
   void verify(const Call& call);
@@ -81,6 +84,9 @@ class ControlService {
 
   // Takes a snapshot on the engine thread, and calls `then` with it on the control thread.
   void with_snapshot(std::function<void(const EngineSnapshot&)> then);
+  // The same with the accounts, taken between the same two steps.
+  void with_accounts(
+      std::function<void(const EngineSnapshot&, const AccountsSnapshot&)> then);
   double uptime_s() const;
 
   boost::asio::io_context& io_;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "daemon/accounts.h"
 #include "daemon/engine_snapshot.h"
 #include "engine/sampling/sampling_params.h"
 #include "ipc/server_session.h"
@@ -46,6 +47,7 @@ struct LiveSequence {
   uint32_t token_slots = 1;  // of a record with one of its tokens
   uint32_t published = 0;    // tokens
   int64_t last_token_ns = 0;
+  scheduler::PriorityClass priority = scheduler::PriorityClass::kInteractive;
 };
 
 class EngineSession {
@@ -77,6 +79,8 @@ class EngineSession {
   bool starved = false;       // not drained, for want of room for the answers
   bool paused = false;        // its sequences, for want of room
   int64_t stalled_since_ns = 0;  // while paused
+  int64_t resumed_ns = 0;        // when it was paused no longer
+  SessionAccount* account = nullptr;  // of the step loop's accounts
   bool bell_watched = false;  // its doorbell is in the epoll set
   bool touched = false;       // has records to flush
   bool flow_noted = false;    // its room is looked at before the next step

@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "daemon/histogram.h"
+#include "daemon/pressure.h"
 #include "engine/engine.h"
 #include "memory/page_pool.h"
 #include "scheduler/request.h"
@@ -64,6 +65,7 @@ struct EngineSnapshot {
   memory::PageCounts pages;
   LoopCounters loop;
   engine::EngineCounters engine;
+  PressureFigures pressure;
   std::vector<SequenceEntry> sequences;  // oldest first
   std::vector<SessionEntry> sessions;    // by id
   bool draining = false;

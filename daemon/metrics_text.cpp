@@ -4,10 +4,15 @@
 #include <initializer_list>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace inferd::daemon {
 
 namespace {
+
+// Upper bounds of the buckets that are told, in powers of two of microseconds: 0.5 ms to 268 s.
+constexpr uint32_t kFirstBound = 9;
+constexpr uint32_t kLastBound = 28;
 
 std::string number(double value) {
   char text[40];
@@ -43,16 +48,22 @@ class Writer {
   }
   void histogram(std::string_view name, std::string_view help, const Histogram& histogram) {
     head(name, "histogram", help);
+    buckets(name, "", histogram);
+  }
+  // `label`: one that all samples have, "user=\"1000\"", or none.
+  void buckets(std::string_view name, const std::string& label, const Histogram& histogram) {
     const std::string bucket = std::string(name) + "_bucket";
-    uint64_t below = 0;
-    for (size_t i = 0; i < histogram.buckets.size(); ++i) {
-      below += histogram.buckets[i];
-      const double bound_s = static_cast<double>(kHistogramBoundsNs[i]) / 1e9;
-      sample(bucket, "{le=\"" + number(bound_s) + "\"}", std::to_string(below));
+    const std::string first = label.empty() ? "{" : "{" + label + ",";
+    const std::string alone = label.empty() ? "" : "{" + label + "}";
+    for (uint32_t power = kFirstBound; power <= kLastBound; ++power) {
+      const double bound_s = static_cast<double>(uint64_t{1} << power) / 1e6;
+      sample(bucket, first + "le=\"" + number(bound_s) + "\"}",
+             std::to_string(histogram.count_within(power)));
     }
-    sample(bucket, "{le=\"+Inf\"}", std::to_string(histogram.count));
-    sample(std::string(name) + "_sum", "", number(static_cast<double>(histogram.sum_ns) / 1e9));
-    sample(std::string(name) + "_count", "", std::to_string(histogram.count));
+    sample(bucket, first + "le=\"+Inf\"}", std::to_string(histogram.count()));
+    sample(std::string(name) + "_sum", alone,
+           number(static_cast<double>(histogram.sum_ns()) / 1e9));
+    sample(std::string(name) + "_count", alone, std::to_string(histogram.count()));
   }
   std::string take() { return std::move(text_); }
 
@@ -60,9 +71,121 @@ class Writer {
   std::string text_;
 };
 
+void write_requests(Writer& out, const AccountSums& sums) {
+  out.by_label("inferd_requests_total", "counter", "Requests by outcome.", "outcome",
+               {{"accepted", sums.accepted},
+                {"refused", sums.refused},
+                {"overdue", sums.overdue},
+                {"finished", sums.finished},
+                {"cancelled", sums.cancelled},
+                {"failed", sums.failed}});
+  out.count("inferd_prefix_hits_total", "Requests of whose prompt something was cached.",
+            sums.hits);
+}
+
+void write_pressure(Writer& out, const PressureFigures& pressure) {
+  const struct {
+    const char* labels;
+    const PressureLine& line;
+  } lines[] = {{"resource=\"pages\",kind=\"some\"", pressure.pages_some},
+               {"resource=\"pages\",kind=\"full\"", pressure.pages_full},
+               {"resource=\"compute\",kind=\"some\"", pressure.compute_some},
+               {"resource=\"compute\",kind=\"full\"", pressure.compute_full}};
+  out.head("inferd_pressure_ratio", "gauge", "Share of the window's seconds that work stood still.");
+  for (const auto& [labels, line] : lines) {
+    for (size_t i = 0; i < kPressureWindowsS.size(); ++i) {
+      const std::string window = std::to_string(kPressureWindowsS[i]);
+      out.sample("inferd_pressure_ratio", "{" + std::string(labels) + ",window=\"" + window + "\"}",
+                 number(line.averages[i]));
+    }
+  }
+  out.head("inferd_pressure_stalled_seconds_total", "counter", "Time that work stood still.");
+  for (const auto& [labels, line] : lines) {
+    out.sample("inferd_pressure_stalled_seconds_total", "{" + std::string(labels) + "}",
+               number(static_cast<double>(line.total_ns) / 1e9));
+  }
+}
+
+// Series by user. How many there can be is bounded: users with a client, of which there can be
+// [limits] connections; kDepartedUsersMax that left last; and all others together.
+class UserSeries {
+ public:
+  UserSeries(Writer& out, const AccountsSnapshot& accounts) : out_(out) {
+    for (const UserFigures& user : accounts.users) {
+      users_.emplace_back("user=\"" + std::to_string(user.user.value) + "\"", &user);
+    }
+    users_.emplace_back("user=\"others\"", &accounts.others);
+  }
+
+  using Value = uint64_t (*)(const UserFigures&);
+  void single(std::string_view name, std::string_view type, std::string_view help, Value value) {
+    out_.head(name, type, help);
+    for (const auto& [label, user] : users_) {
+      out_.sample(name, "{" + label + "}", std::to_string(value(*user)));
+    }
+  }
+  struct Kind {
+    std::string_view name;
+    uint64_t AccountSums::*sum;
+  };
+  void by_kind(std::string_view name, std::string_view help, std::string_view label_name,
+               std::initializer_list<Kind> kinds) {
+    out_.head(name, "counter", help);
+    for (const auto& [label, user] : users_) {
+      for (const Kind& kind : kinds) {
+        out_.sample(name,
+                    "{" + label + "," + std::string(label_name) + "=\"" + std::string(kind.name) +
+                        "\"}",
+                    std::to_string(user->figures.sums.*kind.sum));
+      }
+    }
+  }
+  void histogram(std::string_view name, std::string_view help, Histogram Account::*which) {
+    out_.head(name, "histogram", help);
+    for (const auto& [label, user] : users_) out_.buckets(name, label, user->account.*which);
+  }
+
+ private:
+  Writer& out_;
+  std::vector<std::pair<std::string, const UserFigures*>> users_;
+};
+
+void write_users(Writer& out, const AccountsSnapshot& accounts) {
+  UserSeries users(out, accounts);
+  users.by_kind("inferd_user_requests_total", "Requests by user and outcome.", "outcome",
+                {{"accepted", &AccountSums::accepted},
+                 {"refused", &AccountSums::refused},
+                 {"overdue", &AccountSums::overdue},
+                 {"finished", &AccountSums::finished},
+                 {"cancelled", &AccountSums::cancelled},
+                 {"failed", &AccountSums::failed}});
+  users.by_kind("inferd_user_tokens_total", "Tokens by user and kind.", "kind",
+                {{"prompt", &AccountSums::prompt_tokens},
+                 {"computed", &AccountSums::computed_tokens},
+                 {"recomputed", &AccountSums::recomputed_tokens},
+                 {"cached", &AccountSums::cached_tokens},
+                 {"generated", &AccountSums::generated_tokens}});
+  users.single("inferd_user_preemptions_total", "counter", "Preemptions by user.",
+               [](const UserFigures& user) { return user.figures.sums.preemptions; });
+  users.single("inferd_user_prefix_hits_total", "counter",
+               "Requests of whose prompt something was cached, by user.",
+               [](const UserFigures& user) { return user.figures.sums.hits; });
+  users.single("inferd_user_pages", "gauge", "KV pages charged to a user.",
+               [](const UserFigures& user) { return uint64_t{user.figures.pages.value}; });
+  users.single("inferd_user_sessions", "gauge", "Connected clients of a user.",
+               [](const UserFigures& user) { return uint64_t{user.sessions}; });
+  users.histogram("inferd_user_wait_seconds", "Time that requests waited for pages or their turn.",
+                  &Account::wait);
+  users.histogram("inferd_user_ttft_seconds", "Time from a request to its first token, by user.",
+                  &Account::ttft);
+  users.histogram("inferd_user_itl_seconds", "Time between two tokens of a sequence, by user.",
+                  &Account::itl);
+}
+
 }  // namespace
 
-std::string metrics_text(const EngineSnapshot& snapshot, double uptime_s) {
+std::string metrics_text(const EngineSnapshot& snapshot, const AccountsSnapshot& accounts,
+                         double uptime_s) {
   const auto& scheduler = snapshot.scheduler;
   const auto& loop = snapshot.loop;
   const auto& pages = snapshot.pages;
@@ -77,15 +200,10 @@ std::string metrics_text(const EngineSnapshot& snapshot, double uptime_s) {
                {{"free", pages.free.value}, {"reserved", pages.reserved.value},
                 {"owned", pages.owned.value}, {"shared", pages.shared.value},
                 {"cached", pages.cached.value}});
-  out.by_label("inferd_requests_total", "counter", "Requests by outcome.", "outcome",
-               {{"accepted", loop.requests},
-                {"refused", loop.requests_refused},
-                {"overdue", loop.requests_overdue},
-                {"finished", scheduler.finished},
-                {"cancelled", scheduler.cancelled}});
+  write_requests(out, accounts.total.sums);
   out.by_label("inferd_tokens_total", "counter", "Tokens by kind.", "kind",
                {{"prompt", scheduler.prompt_tokens}, {"computed", scheduler.computed_tokens},
-                {"cached", scheduler.cached_tokens}, {"generated", scheduler.generated_tokens},
+                {"recomputed", scheduler.recomputed_tokens}, {"cached", scheduler.cached_tokens}, {"generated", scheduler.generated_tokens},
                 {"published", loop.tokens_published}});
   out.count("inferd_preemptions_total", "Sequences that had to give their pages back.",
             scheduler.preemptions);
@@ -104,6 +222,8 @@ std::string metrics_text(const EngineSnapshot& snapshot, double uptime_s) {
   out.histogram("inferd_step_seconds", "Time of one step, model and sampling.", loop.step);
   out.histogram("inferd_ttft_seconds", "Time from a request to its first token.", loop.ttft);
   out.histogram("inferd_itl_seconds", "Time between two tokens of a sequence.", loop.itl);
+  write_pressure(out, snapshot.pressure);
+  write_users(out, accounts);
   return out.take();
 }
 

@@ -4,10 +4,12 @@
 
 #include <string>
 
+#include "daemon/accounts.h"
 #include "daemon/engine_snapshot.h"
 
 namespace inferd::daemon {
 
-std::string metrics_text(const EngineSnapshot& snapshot, double uptime_s);
+std::string metrics_text(const EngineSnapshot& snapshot, const AccountsSnapshot& accounts,
+                         double uptime_s);
 
 }  // namespace inferd::daemon

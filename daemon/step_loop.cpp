@@ -32,7 +32,8 @@ Result<std::unique_ptr<StepLoop>> StepLoop::create(StepLoopParts parts, StepLoop
 
 StepLoop::StepLoop(StepLoopParts parts, StepLoopLimits limits, UniqueFd epoll)
     : parts_(std::move(parts)), limits_(limits), epoll_(std::move(epoll)),
-      sampler_(parts_.engine.info().vocabulary), vocabulary_(parts_.engine.info().vocabulary) {
+      sampler_(parts_.engine.info().vocabulary), vocabulary_(parts_.engine.info().vocabulary),
+      pressure_(parts_.clock.now_ns()) {
   INFERD_CHECK(limits_.running_max > 0 && vocabulary_ > 0);
   const uint32_t items_max = parts_.scheduler.config().step_tokens;
   plan_.items.reserve(items_max);
@@ -140,6 +141,7 @@ void StepLoop::update_flow(EngineSession& session, int64_t now_ns) {
     session.stalled_since_ns = now_ns;
   } else if (room && session.paused) {
     session.paused = false;
+    session.resumed_ns = now_ns;
     for (LiveSequence* sequence : session.sequences()) parts_.scheduler.resume(sequence->id);
   }
   if (!session.paused) return;
@@ -164,9 +166,12 @@ scheduler::StepBudget StepLoop::choose_budget() const {
 }
 
 bool StepLoop::step() {
-  if (!parts_.scheduler.plan(choose_budget(), plan_)) return false;
+  const bool planned = parts_.scheduler.plan(choose_budget(), plan_);
+  pressure_.observe(parts_.clock.now_ns(), parts_.scheduler.waits());
+  if (!planned) return false;
   INFERD_CHECK(plan_.items.size() <= item_results_.size());
   announce_pages();
+  note_pages();
   const int64_t start_ns = parts_.clock.now_ns();
   const std::span<const float> logits = parts_.engine.run(plan_);
   INFERD_CHECK(logits.size() == size_t{plan_.logits_count} * vocabulary_);
@@ -224,7 +229,7 @@ void StepLoop::fail_unsampled() {
     LiveSequence* sequence = find_sequence(plan_.items[i].sequence);
     INFERD_CHECK(sequence != nullptr);
     // Its pages are freed by commit(), after the step that wrote them.
-    parts_.scheduler.cancel(sequence->id);
+    stop(*sequence, Outcome::kFailed);
     fail(*sequence, ErrorCode::kInvalidArgument,
          "no token can follow: the logit biases forbid all that the model allows");
   }
@@ -243,8 +248,10 @@ void StepLoop::publish_events(std::span<const scheduler::SequenceEvent> events, 
     INFERD_CHECK(sequence != nullptr);
     EngineSession* session = find_session(sequence->session);
     INFERD_CHECK(session != nullptr);
+    const bool ends = event.finish != scheduler::FinishReason::kNone;
+    if (ends) session->account->account.end(event.stats, 0, Outcome::kFinished);
     publish_tokens(*session, *sequence, item, event, now_ns);
-    if (event.finish != scheduler::FinishReason::kNone && !session->ended) {
+    if (ends && !session->ended) {
       finish(*sequence, static_cast<ipc::FinishReason>(event.finish), sequence->published,
              event.stats);
       forget(*sequence);
@@ -280,11 +287,7 @@ void StepLoop::publish_tokens(EngineSession& session, LiveSequence& sequence, si
     return;
   }
   touch(session);
-  if (sequence.published == 0) {
-    counters_.ttft.add(now_ns - event.stats.submitted_ns);
-  } else {
-    counters_.itl.add(now_ns - sequence.last_token_ns);
-  }
+  note_token_time(session, sequence, event.stats.submitted_ns, now_ns);
   sequence.last_token_ns = now_ns;
   ++sequence.published;
   ++counters_.tokens_published;

@@ -21,9 +21,11 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "base/unique_fd.h"
+#include "daemon/accounts.h"
 #include "daemon/engine_mailbox.h"
 #include "daemon/engine_session.h"
 #include "daemon/engine_snapshot.h"
+#include "daemon/pressure.h"
 #include "engine/engine.h"
 #include "engine/sampling/sampler.h"
 #include "ipc/server_session.h"
@@ -103,6 +105,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // the operating system. Returns how many went back.
   PageCount relieve_memory();
   EngineSnapshot snapshot() const;
+  // Figures by client and by user.
+  AccountsSnapshot accounts() const;
   // Walks every invariant of loop, scheduler and memory. The first violation in words.
   Result<void> verify() const;
 
@@ -154,6 +158,14 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void release_session(EngineSession& session);
   void touch(EngineSession& session);
 
+  // step_loop_accounts.cpp
+  void stop(LiveSequence& sequence, Outcome outcome);
+  void stop_all(EngineSession& session);
+  void note_pages();
+  void note_token_time(const EngineSession& session, const LiveSequence& sequence,
+                       int64_t submitted_ns, int64_t now_ns);
+  Result<void> verify_accounts() const;
+
   // step_loop_wait.cpp
   void wait_for_events(bool may_block);
   void watch_bell(EngineSession& session);
@@ -195,6 +207,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::vector<ipc::LogprobEntry> top_record_;        // [kTopLogprobsMax]
 
   LoopCounters counters_;
+  Accounts accounts_;
+  PressureMeter pressure_;
   scheduler::StepCostModel cost_model_;
   bool draining_ = false;
   std::optional<int64_t> drain_deadline_ns_;

@@ -61,6 +61,7 @@ void StepLoop::on_submit(const ipc::Submission& submission) {
   touch(session);
   if (admitted) {
     ++counters_.requests;
+    ++session.account->account.sums.accepted;
     return;
   }
   on_refused(submission.cookie, admitted.error());
@@ -70,6 +71,7 @@ void StepLoop::on_refused(uint64_t cookie, const Error& error) {
   EngineSession& session = *draining_session_;
   if (session.ended) return;
   ++counters_.requests_refused;
+  ++session.account->account.sums.refused;
   touch(session);
   if (!session.rings().publish_error(cookie, error)) {
     end_session(session, ErrorCode::kProtocol, "the client took back room in its completion ring");
@@ -118,6 +120,7 @@ Result<void> StepLoop::admit(const ipc::Submission& submission) {
   sequence->id = SequenceId(next_sequence_);
   sequence->cookie = submission.cookie;
   sequence->session = session.facts().id;
+  sequence->priority = static_cast<scheduler::PriorityClass>(submission.fields.priority);
   sequence->sampling = sampling_params(submission);
   sequence->biases = logit_biases(submission);
   sequence->token_slots = ipc::slots_for_tokens(1, submission.want_logprobs(),

@@ -18,6 +18,7 @@ void StepLoop::add_session(std::unique_ptr<ipc::ServerSession> rings, SessionFac
   flows_.reserve(sessions_.size());
   ended_.reserve(sessions_.size());
   ++counters_.sessions;
+  added.account = &accounts_.open_session(id, added.facts().user);
   watch_bell(added);
 }
 
@@ -77,7 +78,7 @@ void StepLoop::cancel_live(LiveSequence& sequence, ipc::FinishReason reason,
                            uint32_t completion_tokens) {
   const auto info = parts_.scheduler.info(sequence.id);
   INFERD_CHECK(info.has_value());
-  parts_.scheduler.cancel(sequence.id);
+  stop(sequence, reason == ipc::FinishReason::kCancelled ? Outcome::kCancelled : Outcome::kFinished);
   finish(sequence, reason, completion_tokens, info->stats);
   if (!find_session(sequence.session)->ended) forget(sequence);
 }
@@ -111,7 +112,7 @@ Result<void> StepLoop::cancel_sequence(SequenceId sequence, std::optional<UserId
 
 Result<StepLoop::Urgency> StepLoop::renice_sequence(SequenceId sequence, Urgency urgency,
                                                     std::optional<UserId> only_of_user) {
-  INFERD_ASSIGN(const LiveSequence* const live, visible_sequence(sequence, only_of_user));
+  INFERD_ASSIGN(LiveSequence* const live, visible_sequence(sequence, only_of_user));
   const auto info = parts_.scheduler.info(live->id);
   INFERD_CHECK(info.has_value());
   const scheduler::PriorityClass priority = urgency.priority.value_or(info->priority);
@@ -124,6 +125,7 @@ Result<StepLoop::Urgency> StepLoop::renice_sequence(SequenceId sequence, Urgency
                      "; making it more urgent is for root and the daemon's own user; try sudo");
   }
   parts_.scheduler.renice(live->id, priority, nice);
+  live->priority = priority;
   return Urgency{priority, nice};
 }
 
@@ -132,7 +134,7 @@ void StepLoop::refuse_overdue() {
   while (const std::optional<SequenceId> overdue = parts_.scheduler.overdue()) {
     LiveSequence* sequence = find_sequence(*overdue);
     INFERD_CHECK(sequence != nullptr);
-    parts_.scheduler.cancel(*overdue);
+    stop(*sequence, Outcome::kOverdue);
     ++counters_.requests_overdue;
     fail(*sequence, ErrorCode::kTimedOut,
          "the request had not started when its deadline came, since others were first: try again "
@@ -147,7 +149,7 @@ void StepLoop::end_session(EngineSession& session, ErrorCode code, std::string_v
   session.rings().publish_last_word(code, sentence);
   session.rings().flush();
   // Everything that it holds goes now, but for what others may still be looking at in this turn.
-  parts_.scheduler.cancel_session(session.facts().id);
+  stop_all(session);
   ended_.push_back(&session);
   parts_.observer.on_session_ended(session.facts().id, Error(code, std::string(sentence)));
 }
@@ -157,13 +159,14 @@ void StepLoop::release_ended() {
 }
 
 void StepLoop::release_session(EngineSession& session) {
-  parts_.scheduler.cancel_session(session.facts().id);
+  stop_all(session);
   while (!session.sequences().empty()) forget(*session.sequences().back());
   unwatch_bell(session);
   std::erase(awake_, &session);
   std::erase(touched_, &session);
   std::erase(flows_, &session);
   std::erase(ended_, &session);
+  accounts_.close_session(*session.account);
   sessions_.erase(session.facts().id);
   pages_to_give_back_ = true;
 }
@@ -176,6 +179,7 @@ EngineSnapshot StepLoop::snapshot() const {
   snapshot.loop = counters_;
   snapshot.engine = parts_.engine.counters();
   snapshot.draining = draining_;
+  snapshot.pressure = pressure_.figures(now_ns);
   std::vector<scheduler::SequenceInfo> infos;
   parts_.scheduler.list(infos);
   for (const scheduler::SequenceInfo& info : infos) {
@@ -219,6 +223,7 @@ Result<void> StepLoop::verify() const {
                        " is scheduled, but belongs to no session");
     }
   }
+  INFERD_TRY(verify_accounts());
   INFERD_TRY(parts_.scheduler.verify());
   return parts_.memory.verify();
 }

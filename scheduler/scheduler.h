@@ -158,6 +158,15 @@ class Scheduler {
   // Between plan() and commit() it is what the sampler's penalties look at.
   std::span<const TokenId> tokens(SequenceId sequence) const;
   std::optional<SequenceInfo> info(SequenceId sequence) const;
+  // Tells of every running sequence whose it is, and how many pages its table has: visit(SessionId, UserId,
+  // PageCount). Between plan() and commit(), those of the step included.
+  template <typename Visit>
+  void each_running(Visit&& visit) const {
+    for (uint32_t index : running_.slots()) {
+      const RequestSlot& slot = slots_[index];
+      visit(slot.session, slot.user, memory::pages_for_tokens(slot.table.tokens()));
+    }
+  }
   // Appends one entry per sequence, oldest first.
   void list(std::vector<SequenceInfo>& out) const;
   SchedulerStats stats() const;

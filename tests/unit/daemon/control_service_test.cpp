@@ -107,6 +107,68 @@ TEST_F(ControlServiceTest, PsListsTheCallersOwnAndCancelEndsThem) {
   EXPECT_EQ(control("Cancel", {{"sequence", others[0].at("id")}}, 0), Json::object());
 }
 
+TEST_F(ControlServiceTest, TopTellsEachUserTheirOwnAndAnAdministratorAll) {
+  FakeClient ann = fixture_.engine.connect(1001);
+  FakeClient bob = fixture_.engine.connect(1002);
+  ann.submit(prompt_of(40), 3, ipc::kSubmitIgnoreEos);
+  bob.submit(prompt_of(20), ipc::kUnlimitedTokens, ipc::kSubmitIgnoreEos);
+  fixture_.pump();
+  fixture_.pump();
+  const Json own = control("Top", {}, 1001);
+  ASSERT_EQ(own.at("users").size(), 1u);
+  ASSERT_EQ(own.at("sessions").size(), 1u);
+  EXPECT_FALSE(own.contains("total")) << "what the others do is not theirs to know";
+  EXPECT_FALSE(own.contains("others"));
+  EXPECT_EQ(own.at("users")[0].at("uid"), 1001);
+  EXPECT_EQ(own.at("sessions")[0].at("client"), "test");
+  const Json& figures = own.at("users")[0].at("figures");
+  EXPECT_EQ(figures.at("requests").at("finished"), 1);
+  EXPECT_EQ(figures.at("tokens").at("prompt"), 40);
+  EXPECT_EQ(figures.at("tokens").at("generated"), 3);
+  EXPECT_EQ(figures.at("ttft").at("count"), 1);
+  EXPECT_EQ(figures.at("itl").at("count"), 2);
+  EXPECT_NEAR(figures.at("itl").at("p50_ms").get<double>(), 1.0, 1.0 / 32);
+  const Json& of_session = own.at("sessions")[0].at("figures");
+  EXPECT_EQ(figures.at("tokens"), of_session.at("tokens"));
+  EXPECT_EQ(figures.at("wait"), of_session.at("wait"));
+  const Json all = control("Top");
+  ASSERT_EQ(all.at("users").size(), 2u);
+  EXPECT_EQ(all.at("total").at("tokens").at("prompt"), 60);
+  EXPECT_EQ(all.at("others").at("requests").at("accepted"), 0);
+  ASSERT_EQ(all.at("pressure").size(), 4u);
+  EXPECT_EQ(all.at("pressure")[0].at("resource"), "pages");
+  EXPECT_EQ(all.at("pressure")[0].at("avg10"), 0.0);
+}
+
+TEST_F(ControlServiceTest, VmstatIsOfTheWholeDaemon) {
+  FakeClient ann = fixture_.engine.connect(1001);
+  ann.submit(prompt_of(40), 3, ipc::kSubmitIgnoreEos);
+  fixture_.pump();
+  const Json reply = control("Vmstat", {}, 1002);
+  EXPECT_EQ(reply.at("tokens").at("prompt"), 40);
+  EXPECT_EQ(reply.at("pages").at("total"), 256);
+  EXPECT_EQ(reply.at("preemptions"), 0);
+  EXPECT_EQ(reply.at("pressure").size(), 4u);
+}
+
+TEST_F(ControlServiceTest, MetricsHaveASeriesForEachUserAndBucketsThatAddUp) {
+  FakeClient ann = fixture_.engine.connect(1001);
+  ann.submit(prompt_of(40), 3, ipc::kSubmitIgnoreEos);
+  fixture_.pump();
+  fixture_.pump();
+  const std::string text = control("Metrics").at("text");
+  EXPECT_THAT(text, HasSubstr("inferd_user_tokens_total{user=\"1001\",kind=\"generated\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_user_tokens_total{user=\"others\",kind=\"generated\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_requests_total{outcome=\"finished\"} 1\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_user_itl_seconds_bucket{user=\"1001\",le=\"0.000512\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_user_itl_seconds_bucket{user=\"1001\",le=\"0.001024\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_user_itl_seconds_bucket{user=\"1001\",le=\"+Inf\"} 2\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_user_itl_seconds_sum{user=\"1001\"} 0.002\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_itl_seconds_count 2\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_pressure_ratio{resource=\"pages\",kind=\"some\",window=\"10\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("inferd_pressure_stalled_seconds_total{resource=\"compute\",kind=\"full\"} 0\n"));
+}
+
 TEST_F(ControlServiceTest, ReniceMakesOnesOwnLessUrgentAndAnybodysMoreWithPrivilege) {
   FakeClient ann = fixture_.engine.connect(1001);
   ann.submit(prompt_of(40), ipc::kUnlimitedTokens);
@@ -221,7 +283,7 @@ TEST_F(ControlServiceTest, EveryMethodOfItsDescriptionIsThere) {
       ++methods;
     }
   }
-  EXPECT_EQ(methods, 12u);
+  EXPECT_EQ(methods, 14u);
 }
 
 }  // namespace
