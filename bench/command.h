@@ -16,6 +16,7 @@ Result<int> run_perplexity_command(Arguments arguments);
 Result<int> run_serve_command(Arguments arguments);
 Result<int> run_roofline_command(Arguments arguments);
 Result<int> run_memory_command(Arguments arguments);
+Result<int> run_sim_command(Arguments arguments);
 Result<int> run_planning_command(Arguments arguments);
 Result<int> run_make_model_command(Arguments arguments);
 

@@ -20,6 +20,7 @@ constexpr Command kCommands[] = {
     {"serve", run_serve_command, "client processes through the daemon: latencies and throughput"},
     {"memory", run_memory_command, "the prefix index at size: lookups, inserts and drops"},
     {"planning", run_planning_command, "what planning a step costs, and what it grows with"},
+    {"sim", run_sim_command, "a request trace through scheduler and memory, in virtual time"},
     {"roofline", run_roofline_command, "what this machine can do: bandwidth and arithmetic peaks"},
     {"make-model", run_make_model_command, "a model file of random weights of a given shape"},
 };

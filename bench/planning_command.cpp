@@ -12,6 +12,7 @@
 #include "bench/command.h"
 #include "bench/options.h"
 #include "bench/statistics.h"
+#include "bench/svg_plot.h"
 #include "scheduler/scheduler.h"
 
 namespace inferd::bench {
@@ -123,6 +124,49 @@ struct Row {
   uint32_t running;
 };
 
+// What it is to stay below.
+constexpr double kPlanTargetUs = 200;
+
+// One of the three that a plan may grow with.
+struct Growth {
+  const char* key;
+  const char* title;
+  const char* label;
+};
+constexpr Growth kGrowths[] = {
+    {"running", "Planning a step, by sequences that run", "running sequences"},
+    {"prefixes", "Planning a step, by cached prefixes", "cached prefixes"},
+    {"queued", "Planning a step, by waiting requests", "waiting requests (0 is shown as 1)"}};
+
+// One plot for each of the three, a line for each combination of the other two; at most eight lines:
+// those of the largest rows.
+std::vector<Plot> growth_plots(const nlohmann::ordered_json& rows) {
+  constexpr size_t kLinesMax = 8;
+  std::vector<Plot> plots;
+  for (const Growth& growth : kGrowths) {
+    Plot plot{growth.title, {growth.label, true}, {"time to plan, p50 (us)", true}, {},
+              {{"200 us", kPlanTargetUs}}};
+    for (size_t i = rows.size(); i-- > 0;) {
+      std::string name;
+      for (const Growth& other : kGrowths) {
+        if (&other == &growth) continue;
+        name += (name.empty() ? "" : ", ") + std::to_string(rows[i][other.key].get<uint32_t>()) +
+                " " + other.key;
+      }
+      auto line = std::find_if(plot.series.begin(), plot.series.end(),
+                               [&name](const PlotSeries& series) { return series.name == name; });
+      if (line == plot.series.end() && plot.series.size() == kLinesMax) continue;
+      if (line == plot.series.end()) {
+        line = plot.series.insert(line, {name, PlotKind::kLine, {}});
+      }
+      line->points.push_back({std::max(rows[i][growth.key].get<double>(), 1.0),
+                              rows[i]["plan_us"]["p50"].get<double>()});
+    }
+    plots.push_back(std::move(plot));
+  }
+  return plots;
+}
+
 nlohmann::ordered_json measure(const Row& row, uint32_t pages, uint32_t steps, bool print) {
   PlanningRig rig(pages, row.running, row.queued + row.running);
   rig.fill_cache(row.prefixes);
@@ -154,6 +198,7 @@ nlohmann::ordered_json measure(const Row& row, uint32_t pages, uint32_t steps, b
 Result<int> run_planning_command(Arguments arguments) {
   uint32_t pages = 1'000'000, steps = 300;
   std::vector<uint32_t> prefixes, queued, running;
+  std::string plot;
   bool json = false;
   Options options("planning", "what planning a step costs, and what it grows with");
   options.add("pages", &pages, "pages of the pool (default 1000000)");
@@ -161,6 +206,7 @@ Result<int> run_planning_command(Arguments arguments) {
   options.add("queued", &queued, "waiting requests (default 0,10000)");
   options.add("running", &running, "running sequences (default 1,10,100,1000)");
   options.add("steps", &steps, "steps that are timed, at most 600 (default 300)");
+  options.add("plot", &plot, "write the growth curves to this file, as SVG");
   options.add("json", &json, "print JSON: an array of rows");
   INFERD_ASSIGN(const bool go, options.parse(arguments));
   if (!go) return 0;
@@ -191,6 +237,7 @@ Result<int> run_planning_command(Arguments arguments) {
     }
   }
   if (json) std::puts(rows.dump(2).c_str());
+  if (!plot.empty()) INFERD_TRY(write_svg(plot, growth_plots(rows)));
   return 0;
 }
 

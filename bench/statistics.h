@@ -11,6 +11,9 @@ namespace inferd::bench {
 // for none.
 double percentile(std::span<const double> values, double quantile);
 
+// The same of values that are sorted already.
+double percentile_of_sorted(std::span<const double> sorted, double quantile);
+
 inline double median(std::span<const double> values) { return percentile(values, 0.5); }
 
 }  // namespace inferd::bench

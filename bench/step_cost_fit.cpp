@@ -22,15 +22,16 @@ Row columns_of(const CostSample& sample) {
 
 StepCost cost_of(const Row& figures) { return {figures[0], figures[1], figures[2], figures[3]}; }
 
-// The least squares over the columns in `used`; false if they do not tell them apart, or a figure would be
-// negative.
+// The least squares over the columns in `used`; false if they do not tell them apart, or a figure
+// would be negative.
 bool solve(std::span<const CostSample> samples, uint32_t used, Row& figures) {
   std::array<uint32_t, kFigures> columns{};
   uint32_t count = 0;
   for (uint32_t i = 0; i < kFigures; ++i) {
     if ((used >> i & 1) != 0) columns[count++] = i;
   }
-  // Normal equations of columns scaled by their mean over the time, so that pivots are of like size.
+  // Normal equations of columns scaled by their mean over the time, so that pivots are of like
+  // size.
   Row scale{};
   for (const CostSample& sample : samples) {
     const Row row = columns_of(sample);
@@ -98,8 +99,8 @@ double CostSample::predicted_ns(const StepCost& cost) const {
          positions * cost.position_ns;
 }
 
-// The smallest sum of squares over figures that are not negative lies where some are 0 and the others are
-// the plain least squares: with four there are fifteen choices, and all are tried.
+// The smallest sum of squares over figures that are not negative lies where some are 0 and the
+// others are the plain least squares: with four there are fifteen choices, and all are tried.
 Result<CostFit> fit_step_cost(std::span<const CostSample> samples) {
   if (samples.size() < 2) {
     return Error(ErrorCode::kInvalidArgument, "a fit needs at least two measurements");
@@ -170,13 +171,11 @@ Result<std::vector<CostSample>> samples_of_rows(const std::string& json_text,
 }
 
 std::string step_cost_json(const CostFit& fit) {
-  const nlohmann::ordered_json json = {{"step_ns", fit.cost.step_ns},
-                                       {"row_ns", fit.cost.row_ns},
-                                       {"token_ns", fit.cost.token_ns},
-                                       {"position_ns", fit.cost.position_ns},
-                                       {"samples", fit.samples},
-                                       {"error_rms", fit.error_rms},
-                                       {"error_max", fit.error_max}};
+  const nlohmann::ordered_json json = {
+      {"step_ns", fit.cost.step_ns},   {"row_ns", fit.cost.row_ns},
+      {"token_ns", fit.cost.token_ns}, {"position_ns", fit.cost.position_ns},
+      {"samples", fit.samples},        {"error_rms", fit.error_rms},
+      {"error_max", fit.error_max}};
   return json.dump(2);
 }
 

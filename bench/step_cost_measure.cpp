@@ -52,8 +52,8 @@ class StepMeasurement {
     }
   }
 
-  // The first sequence is the prompt's, the others decode. Only lengths matter to the time that a step
-  // takes, so what lies at the positions before does not.
+  // The first sequence is the prompt's, the others decode. Only lengths matter to the time that a
+  // step takes, so what lies at the positions before does not.
   double run_ns(const Shape& shape) {
     const std::vector<Sequence>& sequences = driver_.sequences();
     plan_.clear();
@@ -98,7 +98,8 @@ Result<std::vector<CostSample>> measure_steps(const std::string& model, uint32_t
   options.step_tokens = step_tokens + kDecodes;
   options.step_logits = kDecodes + 1;
   INFERD_ASSIGN(const std::unique_ptr<EngineDriver> driver, EngineDriver::create(options));
-  // Every position is written once, so that there is memory behind it and no step reads what never was.
+  // Every position is written once, so that there is memory behind it and no step reads what never
+  // was.
   const std::vector<TokenId> filling(options.sequence_tokens, 1);
   for (Sequence& sequence : driver->sequences()) {
     if (sequence.id == driver->sequences()[0].id) {

@@ -34,7 +34,7 @@ std::string number(double value) {
 
 std::string tick_text(double value) {
   std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), std::abs(value) >= 1e6 ? "%.3g" : "%.6g", value);
+  std::snprintf(text.data(), text.size(), std::abs(value) >= 1e7 ? "%.3g" : "%.7g", value);
   return text.data();
 }
 
@@ -90,9 +90,10 @@ class SvgWriter {
   }
 
   std::string write() {
-    out_ = "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 400\" width=\"760\" "
-           "height=\"400\" font-family=\"sans-serif\" font-size=\"13\">\n"
-           "<rect width=\"760\" height=\"400\" fill=\"white\"/>\n";
+    out_ =
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 400\" width=\"760\" "
+        "height=\"400\" font-family=\"sans-serif\" font-size=\"13\">\n"
+        "<rect width=\"760\" height=\"400\" fill=\"white\"/>\n";
     text((kLeft + kRight) / 2, 24, "middle", plot_.title, " font-size=\"15\" font-weight=\"bold\"");
     if (x_.any) {
       draw_axes();
@@ -161,8 +162,8 @@ class SvgWriter {
     for (const PlotPoint& point : series.points) {
       if (!drawable(point.x, plot_.x.log) || !drawable(point.y, plot_.y.log)) continue;
       last_x = x.at(point.x);
-      const std::string place = number(last_x) + (series.kind == PlotKind::kPoints ? " " : ",") +
-                                number(y.at(point.y));
+      const std::string place =
+          number(last_x) + (series.kind == PlotKind::kPoints ? " " : ",") + number(y.at(point.y));
       if (places.empty()) first_x = last_x;
       // A path of dots: one element, however many there are.
       places += series.kind == PlotKind::kPoints ? "M" + place + "h0" : place + " ";
@@ -246,10 +247,18 @@ std::string xml_escaped(std::string_view text) {
   std::string out;
   for (char c : text) {
     switch (c) {
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '&': out += "&amp;"; break;
-      case '"': out += "&quot;"; break;
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
       default:
         if (static_cast<unsigned char>(c) >= ' ' || c == '\t' || c == '\n') out += c;
     }

@@ -1,5 +1,5 @@
-// Plots as SVG: lines, points and areas over axes with ticks and units, a legend, and nothing from outside.
-// Owner: bench. Value types, any thread. Must not know what is plotted.
+// Plots as SVG: lines, points and areas over axes with ticks and units, a legend, and nothing from
+// outside. Owner: bench. Value types, any thread. Must not know what is plotted.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,8 @@ struct PlotSeries {
 struct PlotAxis {
   std::string label;  // with the unit: "time (s)"
   bool log = false;
-  double max = 0;  // the axis ends here if it would end earlier; 0: by the points. Linear axes begin at 0.
+  double max =
+      0;  // the axis ends here if it would end earlier; 0: by the points. Linear axes begin at 0.
 };
 
 // A horizontal line across the plot, such as a target.
@@ -57,12 +58,12 @@ Result<void> write_svg(const std::string& path, const std::vector<Plot>& plots);
 // '<', '&' and the like replaced, and what XML does not allow dropped.
 std::string xml_escaped(std::string_view text);
 
-// Where an axis has its ticks: multiples of 1, 2 or 5 times a power of ten, or powers of ten (with their
-// 2 and 5 fold where few fit), from `low` to `high`.
+// Where an axis has its ticks: multiples of 1, 2 or 5 times a power of ten, or powers of ten (with
+// their 2 and 5 fold where few fit), from `low` to `high`.
 std::vector<double> axis_ticks(double low, double high, bool log);
 
-// The cumulative distribution of the values: (value, share of them that are not above it), in at most
-// `points_max` steps. Sorts a copy.
+// The cumulative distribution of the values: (value, share of them that are not above it), in at
+// most `points_max` steps. Sorts a copy.
 std::vector<PlotPoint> cumulative_distribution(std::vector<double> values, size_t points_max);
 
 }  // namespace inferd::bench

@@ -15,8 +15,9 @@ constexpr uint64_t kOwnPrompt = uint64_t{1} << 62;
 constexpr uint64_t kOwnAnswer = uint64_t{1} << 63;
 
 TokenId piece_token(uint64_t id, uint32_t place) {
-  const auto drawn = philox4x32({static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32), place, 0},
-                                {0x7452a3c1, 0x19d7be05});
+  const auto drawn =
+      philox4x32({static_cast<uint32_t>(id), static_cast<uint32_t>(id >> 32), place, 0},
+                 {0x7452a3c1, 0x19d7be05});
   const uint64_t wide = (uint64_t{drawn[0]} << 32) | drawn[1];
   return static_cast<TokenId>(wide % kVocabulary);
 }

@@ -15,7 +15,8 @@ namespace inferd::bench {
 inline constexpr uint32_t kTraceTokensMax = 10'000'000;
 inline constexpr uint32_t kTraceUsersMax = 1000;
 
-// A piece of a prompt that others may have too: equal ids stand for equal tokens, whatever the length.
+// A piece of a prompt that others may have too: equal ids stand for equal tokens, whatever the
+// length.
 struct PromptPiece {
   uint64_t id = 0;
   uint32_t tokens = 0;
@@ -29,7 +30,7 @@ struct TraceRequest {
   uint32_t user = 0;  // below Trace::users; 0 where the trace names none
   scheduler::PriorityClass priority = scheduler::PriorityClass::kInteractive;
   // How the prompt begins; at most prompt_tokens together. What follows is this request's alone.
-  std::vector<PromptPiece> pieces;
+  std::vector<PromptPiece> pieces{};
   // Piece that the answer is, for prompts that quote it; 0: nobody does.
   uint64_t answer_id = 0;
 };
@@ -42,8 +43,8 @@ struct Trace {
   bool cut = false;                    // there were more requests than asked for
 };
 
-// The tokens of a prompt, [prompt_tokens]; `number` is that of the request in its trace, and all that
-// its own tokens follow from.
+// The tokens of a prompt, [prompt_tokens]; `number` is that of the request in its trace, and all
+// that its own tokens follow from.
 void make_prompt(const TraceRequest& request, uint64_t number, std::vector<TokenId>& tokens);
 // The token of an answer at this place.
 TokenId answer_token(const TraceRequest& request, uint64_t number, uint32_t place);

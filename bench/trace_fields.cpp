@@ -35,8 +35,8 @@ bool take(std::string_view& text, std::string_view any_of) {
   return true;
 }
 
-// Days from 1970-01-01 in the Gregorian calendar. The year is counted from March, so that the leap day is
-// its last one.
+// Days from 1970-01-01 in the Gregorian calendar. The year is counted from March, so that the leap
+// day is its last one.
 int64_t days_since_1970(int64_t year, int64_t month, int64_t day) {
   if (month <= 2) --year;
   const int64_t month_of_year = month > 2 ? month - 3 : month + 9;
@@ -125,7 +125,8 @@ void split_csv(std::string_view line, std::vector<std::string_view>& fields) {
 std::string shown(std::string_view text) {
   constexpr size_t kShownMax = 40;
   std::string out(text.substr(0, kShownMax));
-  std::replace_if(out.begin(), out.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+  std::replace_if(
+      out.begin(), out.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
   if (text.size() > kShownMax) out += "...";
   return out;
 }

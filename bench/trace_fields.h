@@ -14,8 +14,8 @@ namespace inferd::bench {
 std::optional<uint64_t> parse_count(std::string_view text, uint64_t max);
 // Seconds, 0 to 1e9, in nanoseconds.
 std::optional<int64_t> parse_seconds(std::string_view text);
-// "2023-11-16 18:17:03.9799600", from 1970 to 2199, in nanoseconds since 1970. Up to nine decimals, "T" for
-// the space, "Z" or "+00:00" behind it are all right; other time zones are not.
+// "2023-11-16 18:17:03.9799600", from 1970 to 2199, in nanoseconds since 1970. Up to nine decimals,
+// "T" for the space, "Z" or "+00:00" behind it are all right; other time zones are not.
 std::optional<int64_t> parse_date(std::string_view text);
 
 // Cuts at the commas; a field in double quotes loses them.

@@ -275,10 +275,9 @@ class TraceReader {
   }
 
   void sort() {
-    std::stable_sort(trace_.requests.begin(), trace_.requests.end(),
-                     [](const TraceRequest& a, const TraceRequest& b) {
-                       return a.arrival_ns < b.arrival_ns;
-                     });
+    std::stable_sort(
+        trace_.requests.begin(), trace_.requests.end(),
+        [](const TraceRequest& a, const TraceRequest& b) { return a.arrival_ns < b.arrival_ns; });
     const int64_t first_ns = trace_.requests.front().arrival_ns;
     for (TraceRequest& request : trace_.requests) request.arrival_ns -= first_ns;
     trace_.users = static_cast<uint32_t>(users_.size());

@@ -1,4 +1,5 @@
-// Request traces, public formats and our own: any bytes end in a trace within its limits or in a sentence.
+// Request traces, public formats and our own: any bytes end in a trace within its limits or in a
+// sentence.
 #include <cstdint>
 #include <sstream>
 #include <string>

@@ -1,4 +1,4 @@
-"""inferd-bench serve, engine and perplexity on a tiny model: their figures and the names they have."""
+"""inferd-bench serve, engine, perplexity and sim on a tiny model: their figures and the names they have."""
 
 import array
 import json
@@ -8,7 +8,9 @@ import shutil
 import signal
 import struct
 import subprocess
+import tempfile
 import unittest
+import xml.etree.ElementTree
 
 import harness
 
@@ -153,12 +155,91 @@ class Bench(unittest.TestCase):
         self.assertEqual(json.loads(first.stdout)["positions"], scored)
         self.assertIn(b"less than one window", bench("perplexity", "--model", self.model, "--ids", text, code=2).stderr)
 
+    def test_sim(self):
+        shape = ["sim", "--generate", "mixed", "--requests", "250", "--rate", "0.5", "--pages", "2000", "--json"]
+        done = bench(*shape)
+        report = json.loads(done.stdout)
+        self.assertEqual(report["requests"], {"finished": 250, "refused": 0, "unfinished": 0, "first_refusal": ""})
+        tokens = report["tokens"]
+        self.assertEqual(tokens["prompt"], report["trace"]["prompt_tokens"])
+        self.assertEqual(tokens["generated"], report["trace"]["output_tokens"])
+        self.assertEqual(tokens["prompt"] + tokens["generated"] - 250,
+                         tokens["found"] + tokens["computed"] - tokens["recomputed"])
+        self.assertEqual(sum(user["requests"] for user in report["users"]), 250)
+        self.assertEqual(sum(user["generated_tokens"] for user in report["users"]), tokens["generated"])
+        self.assertEqual(sum(of["requests"] for of in report["classes"].values()), 250)
+        self.assertAlmostEqual(report["hit_rate"], tokens["cached"] / tokens["prompt"])
+        for what in ("ttft_ms", "itl_ms"):
+            self.check_percentiles(report[what])
+        self.assertLessEqual(report["fairness"]["apart_max"], report["fairness"]["bound"])
+        self.assertTrue(0 < report["waste"]["share"] < 1)
+        self.assertLess(report["waste"]["sequence_tokens_max"], 16)
+        self.assertEqual(bench(*shape).stdout, done.stdout)
+        self.assertNotEqual(bench(*shape, "--seed", "2").stdout, done.stdout)
+
+    def test_sim_reads_a_trace_and_draws_it(self):
+        folder = tempfile.mkdtemp(prefix="inferd-sim-")
+        self.addCleanup(shutil.rmtree, folder)
+        trace, page = os.path.join(folder, "trace.csv"), os.path.join(folder, "page")
+        with open(trace, "w") as file:
+            file.write("arrival_s,prompt_tokens,output_tokens,user,prefix_id,prefix_tokens\n")
+            for i in range(20):
+                file.write("%d,%d,%d,%s,tools,160\n" % (i, 200 + i, 5 + i, "ab"[i % 2]))
+        report = json.loads(bench("sim", "--trace", trace, "--report", page, "--json").stdout)
+        self.assertEqual(report["tokens"]["prompt"], sum(200 + i for i in range(20)))
+        self.assertEqual(report["tokens"]["cached"], 18 * 160)  # all but the first of each user
+        with open(os.path.join(page, "report.json")) as file:
+            self.assertEqual(json.load(file), report)
+        plots = [name for name in os.listdir(page) if name.endswith(".svg")]
+        self.assertEqual(len(plots), 7)
+        for name in plots:
+            root = xml.etree.ElementTree.parse(os.path.join(page, name)).getroot()
+            self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
+        with open(trace, "a") as file:
+            file.write("x,1,1,a,tools,0\n")
+        self.assertIn(b"line 22: arrival_s is \"x\"", bench("sim", "--trace", trace, code=1).stderr)
+
+    def test_sim_fits_its_costs(self):
+        folder = tempfile.mkdtemp(prefix="inferd-sim-")
+        self.addCleanup(shutil.rmtree, folder)
+        rows, cost = os.path.join(folder, "rows.json"), os.path.join(folder, "cost.json")
+        with open(rows, "wb") as file:
+            file.write(bench("engine", "--model", self.model, "--prompt", "64", "--gen", "4", "--depth", "0,64", "--batch",
+                             "1,4", "--threads", "1", "--rounds", "1", "--no-floor", "--json").stdout)
+        for source in (["--rows", rows], ["--model", self.model, "--threads", "2", "--step-tokens", "128"]):
+            done = bench("sim", "--fit", *source)
+            fit = json.loads(done.stdout)
+            self.assertGreater(fit["step_ns"] + fit["token_ns"], 0)
+            self.assertGreaterEqual(fit["error_max"], fit["error_rms"])
+            self.assertIn(b"the fit is off by", done.stderr)
+            with open(cost, "wb") as file:
+                file.write(done.stdout)
+            report = json.loads(bench("sim", "--generate", "chat", "--requests", "5", "--cost", cost, "--json").stdout)
+            self.assertEqual(report["options"]["cost"]["token_ns"], fit["token_ns"])
+            self.assertEqual(report["requests"]["finished"], 5)
+
+    def test_planning_draws_its_growth(self):
+        folder = tempfile.mkdtemp(prefix="inferd-planning-")
+        self.addCleanup(shutil.rmtree, folder)
+        plot = os.path.join(folder, "growth.svg")
+        rows = json.loads(bench("planning", "--pages", "20000", "--prefixes", "10,100", "--queued", "0,10", "--running",
+                                "1,10", "--steps", "5", "--plot", plot, "--json").stdout)
+        self.assertEqual(len(rows), 8)
+        text = "".join(xml.etree.ElementTree.parse(plot).getroot().itertext())
+        for words in ("running sequences", "cached prefixes", "waiting requests", "100 prefixes, 10 queued"):
+            self.assertIn(words, text)
+
     def test_mistakes_are_told(self):
         for arguments, sentence in ((["engine"], b"--model FILE.gguf"),
                                     (["engine", "--model", self.model, "--batch", "0"], b"--batch must be"),
                                     (["perplexity", "--model", self.model], b"--text"),
                                     (["serve", "--clients", "0"], b"--clients must be from 1"),
-                                    (["serve", "--clients"], b"--clients")):
+                                    (["serve", "--clients"], b"--clients"),
+                                    (["sim"], b"either --trace FILE, or --generate"),
+                                    (["sim", "--generate", "x"], b"expected chat, agents, batch or mixed"),
+                                    (["sim", "--fit"], b"--fit needs one of"),
+                                    (["sim", "--trace", "/nonexistent"], b"cannot open the trace"),
+                                    (["sim", "--generate", "chat", "--pages", "0"], b"--pages must be")):
             with self.subTest(arguments):
                 done = subprocess.run([harness.binary("inferd-bench"), *arguments], capture_output=True)
                 self.assertNotEqual(done.returncode, 0)

@@ -55,7 +55,8 @@ TEST(StepCostFit, TellsHowFarOffItIs) {
 }
 
 TEST(StepCostFit, NoFigureIsNegative) {
-  // A long prompt that goes faster per token than its beginning: plain least squares would go below 0.
+  // A long prompt that goes faster per token than its beginning: plain least squares would go below
+  // 0.
   std::vector<CostSample> samples = samples_of({5e6, 0, 1.5e6, 0}, 0);
   for (CostSample& sample : samples) sample.time_ns /= 1 + sample.positions * 1e-6;
   const Result<CostFit> fit = fit_step_cost(samples);

@@ -16,8 +16,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-// Tags balance, attributes are quoted, references are known, and nothing is loaded from outside. Tags
-// seen are appended to `tags`.
+// Tags balance, attributes are quoted, references are known, and nothing is loaded from outside.
+// Tags seen are appended to `tags`.
 ::testing::AssertionResult well_formed(const std::string& xml, std::vector<std::string>& tags) {
   std::vector<std::string> open;
   size_t place = 0;
@@ -28,7 +28,8 @@ using testing::Not;
     if (xml[place] == '&') {
       const size_t end = xml.find(';', place);
       const std::string name = xml.substr(place + 1, end - place - 1);
-      if (name != "lt" && name != "gt" && name != "amp" && name != "quot") return fail("bad entity");
+      if (name != "lt" && name != "gt" && name != "amp" && name != "quot")
+        return fail("bad entity");
       place = end + 1;
     } else if (xml[place] != '<') {
       if (xml[place] == '>') return fail("stray >");

@@ -124,7 +124,8 @@ TEST(TraceReader, SaysWhichLineIsWrongAndWhatIsExpected) {
               HasSubstr("line 3: longer than 1048576 bytes"));
   EXPECT_THAT(complaint("TIMESTAMP,ContextTokens,GeneratedTokens\n2023-02-29 00:00:00,1,1\n"),
               HasSubstr("a date such as"));
-  EXPECT_THAT(complaint("{\"timestamp\": 1"), HasSubstr("line 1: \"{\"timestamp\": 1\" is no JSON"));
+  EXPECT_THAT(complaint("{\"timestamp\": 1"),
+              HasSubstr("line 1: \"{\"timestamp\": 1\" is no JSON"));
   EXPECT_THAT(complaint(R"({"timestamp": 1, "input_length": 5})"),
               HasSubstr("output_length is missing"));
   EXPECT_THAT(complaint(R"({"timestamp": -1, "input_length": 5, "output_length": 5})"),
@@ -151,9 +152,9 @@ TEST(TraceFields, DatesFollowTheCalendar) {
   EXPECT_EQ(parse_date("2100-03-01 00:00:00").value() - parse_date("2100-02-28 00:00:00").value(),
             day_ns);
   EXPECT_EQ(parse_date("2023-11-16 18:17:03.000000001").value() % 1'000'000'000, 1);
-  for (const char* wrong : {"", "2023", "2023-13-01 00:00:00", "2023-04-31 00:00:00",
-                            "2023-04-30 24:00:00", "2023-04-30 00:00:00.1234567891",
-                            "2023-04-30 00:00:00+02:00", "1969-12-31 23:59:59"}) {
+  for (const char* wrong :
+       {"", "2023", "2023-13-01 00:00:00", "2023-04-31 00:00:00", "2023-04-30 24:00:00",
+        "2023-04-30 00:00:00.1234567891", "2023-04-30 00:00:00+02:00", "1969-12-31 23:59:59"}) {
     EXPECT_FALSE(parse_date(wrong)) << wrong;
   }
 }
