@@ -161,6 +161,9 @@ void Connection::handle_finished(Sequence& sequence) {
   }
   sequence.progress_.prompt_tokens = record.prompt_tokens;
   sequence.progress_.cached_tokens = record.cached_tokens;
+  sequence.progress_.queue_ns = record.queue_ns;
+  sequence.progress_.computed_tokens = record.computed_tokens;
+  sequence.progress_.preemptions = record.preemptions;
   end_sequence(sequence, reason, std::nullopt);
 }
 

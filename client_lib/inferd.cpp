@@ -144,6 +144,25 @@ Result<void> check_output(const void* structure, size_t known_bytes, const char*
   return {};
 }
 
+inferd_usage usage_of(const Progress& progress, uint32_t delivered_tokens) {
+  constexpr double kNsPerMs = 1e6;
+  inferd_usage usage = {};
+  usage.prompt_tokens = progress.prompt_tokens;
+  usage.cached_tokens = progress.cached_tokens;
+  usage.completion_tokens = delivered_tokens;
+  if (progress.first_ns != 0) {
+    usage.ttft_ms = static_cast<double>(progress.first_ns - progress.submitted_ns) / kNsPerMs;
+  }
+  if (progress.arrived_tokens >= 2) {
+    usage.itl_ms = static_cast<double>(progress.last_ns - progress.first_ns) / kNsPerMs /
+                   (progress.arrived_tokens - 1);
+  }
+  usage.queue_ms = static_cast<double>(progress.queue_ns) / kNsPerMs;
+  usage.computed_tokens = progress.computed_tokens;
+  usage.preemptions = progress.preemptions;
+  return usage;
+}
+
 template <typename T>
 T* copy_out(const T* from, size_t count) {
   auto* copy = static_cast<T*>(std::malloc((count == 0 ? 1 : count) * sizeof(T)));
@@ -487,21 +506,16 @@ inferd_status inferd_next(inferd_sequence* sequence, int timeout_ms, inferd_even
 inferd_status inferd_get_usage(const inferd_sequence* sequence, inferd_usage* usage,
                                inferd_error** error) noexcept {
   return guarded(error, [&]() -> Result<void> {
-    INFERD_TRY(check_output(usage, sizeof(*usage), "inferd_usage"));
+    INFERD_TRY(check_output(usage, offsetof(inferd_usage, queue_ms), "inferd_usage"));
     const Sequence& inner = from_handle(sequence);
-    const Progress progress = inner.connection().progress(inner);
-    usage->prompt_tokens = progress.prompt_tokens;
-    usage->cached_tokens = progress.cached_tokens;
-    usage->completion_tokens = inner.delivered_tokens();
-    constexpr double kNsPerMs = 1e6;
-    usage->ttft_ms =
-        progress.first_ns == 0
-            ? 0
-            : static_cast<double>(progress.first_ns - progress.submitted_ns) / kNsPerMs;
-    usage->itl_ms = progress.arrived_tokens < 2
-                        ? 0
-                        : static_cast<double>(progress.last_ns - progress.first_ns) / kNsPerMs /
-                              (progress.arrived_tokens - 1);
+    const inferd_usage known =
+        usage_of(inner.connection().progress(inner), inner.delivered_tokens());
+    size_t struct_bytes;
+    std::memcpy(&struct_bytes, usage, sizeof(struct_bytes));
+    const size_t fields_end = std::min(struct_bytes, sizeof(known));
+    std::memcpy(reinterpret_cast<char*>(usage) + sizeof(struct_bytes),
+                reinterpret_cast<const char*>(&known) + sizeof(struct_bytes),
+                fields_end - sizeof(struct_bytes));
     return {};
   });
 }

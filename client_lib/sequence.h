@@ -45,6 +45,10 @@ struct Progress {
   int64_t submitted_ns = 0;  // CLOCK_MONOTONIC
   int64_t first_ns = 0;      // arrival of the first token; 0 before
   int64_t last_ns = 0;       // arrival of the latest token
+  // The daemon's own figures; 0 before the end, and where the daemon does not tell them.
+  uint64_t queue_ns = 0;
+  uint32_t computed_tokens = 0;
+  uint32_t preemptions = 0;
 };
 
 // What a fork goes on from.

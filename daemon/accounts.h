@@ -1,23 +1,21 @@
 // What each client and each user asked for, was given, and how long it took.
-// Owner: StepLoop. Engine thread only; figures are values. Must not know rings or how steps are made.
+// Owner: StepLoop. Engine thread only; figures are values. Must not know rings or plans.
 //
-// Three levels, and nothing is counted on two of them, so that sums always add up: a connected client's
-// own account; its user's, which takes in those of clients that have left; and one for all users who
-// have left so long ago that they are forgotten. What a sequence came to is entered when it ends; while it
-// lives, its scheduler's figures are added to what is told.
+// Three levels, and nothing is counted on two of them, so that sums always add up: a connected
+// client's own account; its user's, which takes in those of clients that have left; and one for all
+// users who have left so long ago that they are forgotten. What a sequence came to is entered when
+// it ends; while it lives, its scheduler's figures are added to what is told.
 //
-// Opening an account allocates (some 11 KiB); nothing else does.
+// Opening an account allocates (some 11 KiB), closing one a little; entering figures never does.
 #pragma once
 
 #include <cstdint>
 #include <list>
 #include <map>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "base/ids.h"
-#include "base/result.h"
 #include "daemon/histogram.h"
 #include "memory/charge_table.h"
 #include "scheduler/request.h"

@@ -67,8 +67,9 @@ Json top_reply(const EngineSnapshot& snapshot, const AccountsSnapshot& accounts,
   Json users = Json::array();
   for (const UserFigures& user : accounts.users) {
     if (!visible(user.user)) continue;
-    users.push_back(
-        {{"uid", user.user.value}, {"sessions", user.sessions}, {"figures", json_of(user.figures)}});
+    users.push_back({{"uid", user.user.value},
+                     {"sessions", user.sessions},
+                     {"figures", json_of(user.figures)}});
   }
   Json sessions = Json::array();
   for (const SessionEntry& entry : snapshot.sessions) {

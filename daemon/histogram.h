@@ -2,11 +2,11 @@
 // Owner: whoever measures; one thread. A value type of fixed size (under 4 KiB); allocates nothing.
 // Must not know what is measured.
 //
-// Times are counted in whole microseconds, rounded up. Those to 16 us have a bucket each; beyond, each
-// power of two is cut into kBucketsPerOctave equal ones. What is told of a time lies in the middle of its bucket: off by
-// at most 1/32 of the time, or by a microsecond. A bucket holds what is above its lower edge, up to and
-// including the upper one, so that counts up to a power of two of microseconds are exact.
-// The idea is that of HdrHistogram (Gil Tene).
+// Times are counted in whole microseconds, rounded up. Those to 16 us have a bucket each; beyond,
+// each power of two is cut into kBucketsPerOctave equal ones. What is told of a time lies in the
+// middle of its bucket: off by at most 1/32 of the time, or by a microsecond. A bucket holds what
+// is above its lower edge, up to and including the upper one, so that counts up to a power of two
+// of microseconds are exact. The idea is that of HdrHistogram (Gil Tene).
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@ namespace inferd::daemon {
 class Histogram {
  public:
   static constexpr uint32_t kBucketsPerOctave = 16;
-  static constexpr int64_t kLongestNs = 3'600'000'000'000;  // longer times count as this long in a bucket
+  static constexpr int64_t kLongestNs =
+      3'600'000'000'000;  // longer times count as this long in a bucket
 
   // Negative times count as 0.
   void add(int64_t time_ns);
@@ -28,7 +29,8 @@ class Histogram {
   uint64_t count() const { return count_; }
   uint64_t sum_ns() const { return sum_ns_; }
   int64_t longest_ns() const { return longest_ns_; }
-  // The time that at least `share` (0 to 1) of all do not exceed, within the error above; 0 if there is none.
+  // The time that at least `share` (0 to 1) of all do not exceed, within the error above; 0 if
+  // there is none.
   int64_t quantile_ns(double share) const;
   // How many are at most 2^power microseconds long, exactly.
   uint64_t count_within(uint32_t power) const;

@@ -91,7 +91,7 @@ void write_pressure(Writer& out, const PressureFigures& pressure) {
                {"resource=\"pages\",kind=\"full\"", pressure.pages_full},
                {"resource=\"compute\",kind=\"some\"", pressure.compute_some},
                {"resource=\"compute\",kind=\"full\"", pressure.compute_full}};
-  out.head("inferd_pressure_ratio", "gauge", "Share of the window's seconds that work stood still.");
+  out.head("inferd_pressure_ratio", "gauge", "Share of the last seconds that work stood still.");
   for (const auto& [labels, line] : lines) {
     for (size_t i = 0; i < kPressureWindowsS.size(); ++i) {
       const std::string window = std::to_string(kPressureWindowsS[i]);
@@ -203,7 +203,8 @@ std::string metrics_text(const EngineSnapshot& snapshot, const AccountsSnapshot&
   write_requests(out, accounts.total.sums);
   out.by_label("inferd_tokens_total", "counter", "Tokens by kind.", "kind",
                {{"prompt", scheduler.prompt_tokens}, {"computed", scheduler.computed_tokens},
-                {"recomputed", scheduler.recomputed_tokens}, {"cached", scheduler.cached_tokens}, {"generated", scheduler.generated_tokens},
+                {"recomputed", scheduler.recomputed_tokens}, {"cached", scheduler.cached_tokens},
+                {"generated", scheduler.generated_tokens},
                 {"published", loop.tokens_published}});
   out.count("inferd_preemptions_total", "Sequences that had to give their pages back.",
             scheduler.preemptions);

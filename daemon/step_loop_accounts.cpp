@@ -17,8 +17,8 @@ void StepLoop::stop(LiveSequence& sequence, Outcome outcome) {
   parts_.scheduler.cancel(sequence.id);
 }
 
-// All of the session's that the scheduler still has: it no longer knows those that ended in the step whose
-// events are being published, nor those that were stopped before.
+// All of the session's that the scheduler still has: it no longer knows those that ended in the
+// step whose events are being published, nor those that were stopped before.
 void StepLoop::stop_all(EngineSession& session) {
   for (LiveSequence* sequence : session.sequences()) {
     if (parts_.scheduler.info(sequence->id)) stop(*sequence, Outcome::kCancelled);
@@ -84,8 +84,8 @@ Result<void> StepLoop::verify_accounts() const {
   for (const auto& figure : figures) {
     if (figure.in_accounts == figure.counted) continue;
     return Error(ErrorCode::kInternal, "accounts have " + std::to_string(figure.in_accounts) + " " +
-                                           figure.name + ", but " +
-                                           std::to_string(figure.counted) + " were counted");
+                                           figure.name + ", but " + std::to_string(figure.counted) +
+                                           " were counted");
   }
   return {};
 }

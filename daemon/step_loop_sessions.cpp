@@ -55,9 +55,13 @@ void StepLoop::finish(LiveSequence& sequence, ipc::FinishReason reason, uint32_t
   event.prompt_tokens = stats.prompt_tokens;
   event.cached_tokens = stats.cached_tokens;
   event.completion_tokens = completion_tokens;
-  event.queue_ns = since(stats.submitted_ns, stats.admitted_ns);
+  const bool worked_on = stats.admitted_ns != 0;
+  event.queue_ns = since(stats.submitted_ns, worked_on ? stats.admitted_ns : parts_.clock.now_ns());
   event.prefill_ns = since(stats.admitted_ns, stats.first_token_ns);
   event.decode_ns = since(stats.first_token_ns, sequence.last_token_ns);
+  event.computed_tokens =
+      static_cast<uint32_t>(std::min<uint64_t>(stats.computed_tokens, UINT32_MAX));
+  event.preemptions = stats.preemptions;
   touch(session);
   if (!session.rings().publish_finished(sequence.cookie, event)) {
     end_session(session, ErrorCode::kProtocol, "the client took back room in its completion ring");

@@ -32,8 +32,10 @@ inline constexpr uint64_t kFeatureUrgency = 1u << 2;  // priority, nice and dead
 inline constexpr uint64_t kFeatureFork = 1u << 3;     // parent of a submission
 // The hello may name a shared cache domain, a submission may have kSubmitNoStore.
 inline constexpr uint64_t kFeatureCacheDomain = 1u << 4;
+inline constexpr uint64_t kFeatureUsage = 1u << 5;  // computed tokens and preemptions of a finish
+// Of this build.
 inline constexpr uint64_t kFeatures = kFeatureTextTables | kFeatureDelivered | kFeatureUrgency |
-                                      kFeatureFork | kFeatureCacheDomain;  // of this build
+                                      kFeatureFork | kFeatureCacheDomain | kFeatureUsage;
 
 inline constexpr uint16_t kMessageHello = 1;
 inline constexpr uint16_t kMessageWelcome = 2;

@@ -308,6 +308,7 @@ bool ServerSession::publish_tokens(uint64_t cookie, const TokensEvent& tokens) {
 
 bool ServerSession::publish_finished(uint64_t cookie, const FinishedEvent& finished) {
   if (!reserve(1, false)) return false;
+  const bool usage = (features_ & kFeatureUsage) != 0;
   const FinishedRecord record = {{kFinished, 1, 0, 0, cookie},
                                  static_cast<uint32_t>(finished.reason),
                                  finished.prompt_tokens,
@@ -316,7 +317,8 @@ bool ServerSession::publish_finished(uint64_t cookie, const FinishedEvent& finis
                                  finished.queue_ns,
                                  finished.prefill_ns,
                                  finished.decode_ns,
-                                 0};
+                                 usage ? finished.computed_tokens : 0,
+                                 usage ? finished.preemptions : 0};
   completions_.begin(1);
   completions_.append(&record, sizeof(record));
   completions_.finish();

@@ -83,6 +83,8 @@ struct FinishedEvent {
   uint64_t queue_ns = 0;
   uint64_t prefill_ns = 0;
   uint64_t decode_ns = 0;
+  uint32_t computed_tokens = 0;
+  uint32_t preemptions = 0;
 };
 
 // Tokens of one sequence. logprobs is empty, or has ids.size() elements; top has ids.size() *

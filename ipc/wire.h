@@ -270,10 +270,13 @@ struct FinishedRecord {
   uint64_t queue_ns;    // from the drained submission to the first step that worked on it
   uint64_t prefill_ns;  // from there to the first token
   uint64_t decode_ns;   // from the first token to the last
-  uint64_t reserved;
+  // Both with kFeatureUsage, else 0.
+  uint32_t computed_tokens;  // those computed again after a preemption included
+  uint32_t preemptions;
 };
 static_assert(sizeof(FinishedRecord) == 64);
 static_assert(offsetof(FinishedRecord, queue_ns) == 32);
+static_assert(offsetof(FinishedRecord, computed_tokens) == 56);
 
 // Last record of a sequence that was refused or failed (kError), or of the whole session
 // (kSessionEnd, cookie 0: all its sequences end so, and the daemon closes the connection).

@@ -47,6 +47,8 @@ const Command& chat_command();
 const Command& status_command();
 const Command& list_command();
 const Command& ps_command();
+const Command& top_command();
+const Command& vmstat_command();
 const Command& cancel_command();
 const Command& renice_command();
 const Command& verify_command();

@@ -126,7 +126,10 @@ ordered_json answer_json(const Answer& answer) {
             {"cached_tokens", usage.cached_tokens},
             {"completion_tokens", usage.completion_tokens},
             {"ttft_ms", usage.ttft_ms},
-            {"itl_ms", usage.itl_ms}}}};
+            {"itl_ms", usage.itl_ms},
+            {"queue_ms", usage.queue_ms},
+            {"computed_tokens", usage.computed_tokens},
+            {"preemptions", usage.preemptions}}}};
 }
 
 // Several answers, printed when all of them have ended.

@@ -276,6 +276,11 @@ typedef struct inferd_usage {
   uint32_t completion_tokens; /* tokens delivered */
   double ttft_ms;             /* from submission to the first token's arrival; 0 before */
   double itl_ms;              /* mean time between tokens; 0 with fewer than two */
+  /* What the daemon tells at the end of a sequence that did not fail; 0 before, after a stop text (the library
+   * finds those without waiting for the daemon), and, but for the first, from an older daemon. */
+  double queue_ms;          /* from submission to the first step that worked on it */
+  uint32_t computed_tokens; /* computed for this request, those computed again after a preemption included */
+  uint32_t preemptions;     /* how often it had to give its memory back and go on later */
 } inferd_usage;
 /* Figures so far; final after the last event. Any thread. Set usage->struct_bytes first. */
 INFERD_API inferd_status inferd_get_usage(const inferd_sequence *sequence, inferd_usage *usage,

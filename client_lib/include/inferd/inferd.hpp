@@ -241,6 +241,10 @@ struct Usage {
   uint32_t completion_tokens = 0;
   double ttft_ms = 0;
   double itl_ms = 0;
+  // From the daemon, at the end.
+  double queue_ms = 0;
+  uint32_t computed_tokens = 0;
+  uint32_t preemptions = 0;
 };
 
 // A running or ended sequence. One thread at a time may wait for its events; any may cancel it.
@@ -313,7 +317,7 @@ class Sequence {
     const inferd_status status = inferd_get_usage(handle_.get(), &usage, &error);
     if (status != INFERD_OK) throw detail::take_error(status, error);
     return {usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.ttft_ms,
-            usage.itl_ms};
+            usage.itl_ms, usage.queue_ms, usage.computed_tokens, usage.preemptions};
   }
 
   // An input iterator over the events that are left: `for (const Event& event : sequence)`. Throws

@@ -309,6 +309,9 @@ bool FakeServer::step(Session& session, Running& r) {
   finished.prompt_tokens = r.prompt_tokens;
   finished.cached_tokens = script.cached_tokens;
   finished.completion_tokens = r.sent;
+  finished.computed_tokens = script.computed_tokens;
+  finished.preemptions = script.preemptions;
+  finished.queue_ns = script.queue_ns;
   return session.rings->publish_finished(r.cookie, finished);
 }
 

@@ -26,6 +26,9 @@ struct Script {
   bool silent = false;              // not even accepted
   uint32_t tokens_per_step = 1;
   uint32_t cached_tokens = 0;
+  uint32_t computed_tokens = 0;
+  uint32_t preemptions = 0;
+  uint64_t queue_ns = 0;
   uint32_t step_us = 0;  // pause before each step of the server
 };
 

@@ -46,6 +46,44 @@ TEST(Library, AnswerArrivesWholeWithUsage) {
   EXPECT_EQ(inferd_next(answer.get(), -1, &event, nullptr), INFERD_NOT_FOUND);
 }
 
+TEST(Library, UsageHasTheDaemonsFiguresWhereBothSidesKnowThem) {
+  const Script script{
+      .ids = {kHello, kEos}, .computed_tokens = 41, .preemptions = 2, .queue_ns = 1'500'000};
+  for (const uint64_t features : {ipc::kFeatures, ipc::kFeatures & ~ipc::kFeatureUsage}) {
+    FakeServer::Options options;
+    options.features = features;
+    FakeServer server(script, options);
+    Client client(server);
+    auto answer = client.ask({1, 2, 3});
+    inferd_usage usage = {};
+    usage.struct_bytes = sizeof(usage);
+    ASSERT_EQ(inferd_get_usage(answer.get(), &usage, nullptr), INFERD_OK);
+    EXPECT_EQ(usage.computed_tokens, 0u) << "not before the end";
+    read_all(answer.get());
+    ASSERT_EQ(inferd_get_usage(answer.get(), &usage, nullptr), INFERD_OK);
+    const bool known = features == ipc::kFeatures;
+    EXPECT_EQ(usage.computed_tokens, known ? 41u : 0u);
+    EXPECT_EQ(usage.preemptions, known ? 2u : 0u);
+    EXPECT_EQ(usage.queue_ms, 1.5);
+  }
+}
+
+TEST(Library, AProgramBuiltForTheFirstUsageGetsWhatItKnows) {
+  FakeServer server(Script{.ids = {kHello, kEos}, .cached_tokens = 2, .queue_ns = 1'000'000});
+  Client client(server);
+  auto answer = client.ask({1, 2, 3});
+  read_all(answer.get());
+  inferd_usage usage = {};
+  usage.struct_bytes = offsetof(inferd_usage, queue_ms);
+  usage.queue_ms = -1;
+  ASSERT_EQ(inferd_get_usage(answer.get(), &usage, nullptr), INFERD_OK);
+  EXPECT_EQ(usage.struct_bytes, offsetof(inferd_usage, queue_ms));
+  EXPECT_EQ(usage.cached_tokens, 2u);
+  EXPECT_EQ(usage.queue_ms, -1) << "beyond the end of what the caller has";
+  usage.struct_bytes = 8;
+  EXPECT_EQ(inferd_get_usage(answer.get(), &usage, nullptr), INFERD_INVALID_ARGUMENT);
+}
+
 TEST(Library, ModelInfoAndTextFunctionsWork) {
   FakeServer server(Script{});
   Client client(server);

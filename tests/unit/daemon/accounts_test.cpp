@@ -14,10 +14,10 @@ namespace {
 // All sums as text: equal texts are equal sums.
 std::string text_of(const AccountSums& sums) {
   std::string text;
-  for (uint64_t value : {sums.accepted, sums.refused, sums.finished, sums.cancelled, sums.overdue,
-                         sums.failed, sums.hits, sums.prompt_tokens, sums.cached_tokens,
-                         sums.computed_tokens, sums.recomputed_tokens, sums.generated_tokens,
-                         sums.preemptions, sums.wait_ns}) {
+  for (uint64_t value :
+       {sums.accepted, sums.refused, sums.finished, sums.cancelled, sums.overdue, sums.failed,
+        sums.hits, sums.prompt_tokens, sums.cached_tokens, sums.computed_tokens,
+        sums.recomputed_tokens, sums.generated_tokens, sums.preemptions, sums.wait_ns}) {
     text += std::to_string(value) + " ";
   }
   return text;
@@ -36,8 +36,8 @@ scheduler::SequenceStats stats_of(Prng& prng) {
   return stats;
 }
 
-// Sessions of more users than are remembered open, get requests done, and close, by chance. What each user and
-// all together should have is counted beside.
+// Sessions of more users than are remembered open, get requests done, and close, by chance. What
+// each user and all together should have is counted beside.
 TEST(Accounts, SumsOverSessionsAndUsersAddUpWhateverIsForgotten) {
   constexpr uint32_t kUsers = 3 * kDepartedUsersMax;
   Prng prng(11);

@@ -22,8 +22,8 @@ void expect_verified(const LoopFixture& fixture) {
   EXPECT_TRUE(verified.ok()) << verified.error().message();
 }
 
-// Ends of all kinds: by themselves, cancelled, cut at a stop text, refused, overdue, failed, and with their
-// client. After each turn, verify() holds the accounts to the scheduler's own counts.
+// Ends of all kinds: by themselves, cancelled, cut at a stop text, refused, overdue, failed, and
+// with their client. After each turn, verify() holds the accounts to the scheduler's own counts.
 TEST(StepLoopAccounts, EveryEndIsEnteredOnceWithItsUserAndItsSession) {
   LoopFixture fixture({.pages = 40, .sequences_max = 4});
   FakeClient ann = fixture.connect(1001);
@@ -80,7 +80,8 @@ TEST(StepLoopAccounts, AFailedRequestAndASessionThatIsEndedAreEnteredOnce) {
   record.bias_count = kFakeVocabulary;
   record.bias_offset = 4096;
   std::vector<ipc::LogitBiasEntry> all;
-  for (TokenId id = 0; id < static_cast<TokenId>(kFakeVocabulary); ++id) all.push_back({id, -HUGE_VALF});
+  for (TokenId id = 0; id < static_cast<TokenId>(kFakeVocabulary); ++id)
+    all.push_back({id, -HUGE_VALF});
   std::memcpy(ann.raw->arena + 4096, all.data(), all.size() * sizeof(all[0]));
   ann.submit(record, prompt_of(8));
   bob.submit(prompt_of(40), ipc::kUnlimitedTokens);
