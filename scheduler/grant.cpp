@@ -4,6 +4,7 @@
 // A decode of a user who is more than a step ahead of one that lacks something waits for what is left; so
 // does a lower class, but for the share that is kept for it.
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "base/check.h"
@@ -78,7 +79,7 @@ void Scheduler::grant_running(const StepBudget& budget) {
 // only where that keeps it for somebody: for a user all of whose answers fit into an even share of the
 // step. Where none does, everyone is served, for half a batch takes more than half the time.
 void Scheduler::set_time_room(const StepBudget& budget) {
-  if (budget.time_ns == 0 || budget.cost.step_ns <= 0) return;
+  if (budget.time_ns == 0 || !budget.cost.known()) return;
   user_decode_ns_.assign(fair_.user_count(), 0);
   double decodes_ns = 0;
   bool lower = false;
@@ -247,14 +248,14 @@ double Scheduler::time_of(const RequestSlot& slot, uint32_t tokens) const {
 // Tokens of a chunk that fit into what is left of the step's time.
 uint32_t Scheduler::tokens_in_time(const RequestSlot& slot, uint32_t tokens) const {
   if (time_of(slot, tokens) <= room_.time_ns) return tokens;
-  // Less than the whole wants no row, but where every position is scored; each token as dear as one in the
-  // middle of the whole chunk: never too many.
+  // Less than the whole wants no row, but where every position is scored. The largest n such that
+  // n * first + n * n / 2 * position_ns fits, by the form of the root that does not cancel.
   const double row_ns = slot.score ? room_.cost.row_ns : 0;
-  const double one_ns =
-      row_ns + room_.cost.token_ns + room_.cost.position_ns * (slot.computed + tokens / 2.0);
-  const double fitting = std::max(room_.time_ns, 0.0) / one_ns;
-  return std::max(std::min(tokens, static_cast<uint32_t>(fitting)),
-                  std::min(tokens, room_.prefill_min));
+  const double first_ns = row_ns + room_.cost.token_ns + room_.cost.position_ns * slot.computed;
+  const double left_ns = std::max(room_.time_ns, 0.0);
+  const double root = std::sqrt(first_ns * first_ns + 2 * room_.cost.position_ns * left_ns);
+  const double fitting = std::min<double>(tokens, 2 * left_ns / (first_ns + root));
+  return std::max(static_cast<uint32_t>(fitting), std::min(tokens, room_.prefill_min));
 }
 
 // Up to `tokens_max` more tokens for the sequence in this step; returns how many.

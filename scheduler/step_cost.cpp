@@ -9,12 +9,13 @@ namespace inferd::scheduler {
 
 namespace {
 
-// Half of what a step says is forgotten after some forty more: the machine's other work comes and goes.
+// Half of what a step says is forgotten after some forty more: the machine's other work comes and
+// goes.
 constexpr double kFade = 0.983;
 // After so many steps a measurement of more than so many times what was expected counts as that.
 constexpr uint32_t kStepsTrusted = 16;
 constexpr double kOutlier = 2.5;
-// Weight of the figures as they were, in steps of average shape.
+// Weight of a figure as it was, in parts of what the steps say of it.
 constexpr double kRidge = 0.05;
 // Scales, so that the four columns are of like size.
 constexpr std::array<double, 4> kScale = {1, 8, 64, 65'536};
@@ -34,8 +35,8 @@ void StepCostModel::observe(const BatchPlan& plan, int64_t step_ns) {
   if (plan.items.empty() || step_ns <= 0) return;
   const Row row = features(plan);
   auto measured_ns = static_cast<double>(step_ns);
-  // A step that was held up, by another process or a page fault, is no measure of the next one. If the
-  // machine has become as slow as that, this is learned by and by.
+  // A step that was held up, by another process or a page fault, is no measure of the next one. If
+  // the machine has become as slow as that, this is learned by and by.
   if (steps_seen_ >= kStepsTrusted) {
     measured_ns = std::min(measured_ns, kOutlier * predict_ns(plan));
   } else {
@@ -57,15 +58,38 @@ void StepCostModel::observe(const BatchPlan& plan, int64_t step_ns) {
   solve();
 }
 
-// Solves (matrix + ridge) figures = right + ridge * figures by elimination; the ridge makes every pivot
-// positive.
+// The figures that come out negative are 0, and the others what they then are.
 void StepCostModel::solve() {
-  std::array<Row, kFigures> left = matrix_;
-  Row right = right_;
-  const double ridge = kRidge * std::max(matrix_[0][0], 1e-300);
+  uint32_t free = (1u << kFigures) - 1;
+  for (uint32_t before = 0; free != before;) {
+    before = free;
+    const Row row = solved(free);
+    for (uint32_t i = 0; i < kFigures; ++i) {
+      if (!std::isfinite(row[i])) return;  // as they were
+      if (row[i] < 0) free &= ~(1u << i);
+    }
+    if (free == before) figures_ = row;
+  }
+  cost_ = {figures_[0] / kScale[0], figures_[1] / kScale[1], figures_[2] / kScale[2],
+           figures_[3] / kScale[3]};
+}
+
+// Solves (matrix + ridge) figures = right + ridge * figures by elimination, for the figures whose
+// bit is set in `free`; the others are 0. The ridge makes every pivot positive.
+StepCostModel::Row StepCostModel::solved(uint32_t free) const {
+  std::array<Row, kFigures> left{};
+  Row right{};
   for (uint32_t i = 0; i < kFigures; ++i) {
+    if ((free >> i & 1) == 0) {
+      left[i][i] = 1;
+      continue;
+    }
+    for (uint32_t k = 0; k < kFigures; ++k) {
+      if ((free >> k & 1) != 0) left[i][k] = matrix_[i][k];
+    }
+    const double ridge = std::max(kRidge * matrix_[i][i], 1e-300);
     left[i][i] += ridge;
-    right[i] += ridge * figures_[i];
+    right[i] = right_[i] + ridge * figures_[i];
   }
   for (uint32_t pivot = 0; pivot < kFigures; ++pivot) {
     INFERD_DCHECK(left[pivot][pivot] > 0);
@@ -75,13 +99,12 @@ void StepCostModel::solve() {
       right[row] -= factor * right[pivot];
     }
   }
+  Row solved{};
   for (uint32_t row = kFigures; row-- > 0;) {
-    for (uint32_t k = row + 1; k < kFigures; ++k) right[row] -= left[row][k] * figures_[k];
-    const double solved = right[row] / left[row][row];
-    figures_[row] = std::isfinite(solved) ? std::max(solved, 0.0) : figures_[row];
+    for (uint32_t k = row + 1; k < kFigures; ++k) right[row] -= left[row][k] * solved[k];
+    solved[row] = right[row] / left[row][row];
   }
-  cost_ = {figures_[0] / kScale[0], figures_[1] / kScale[1], figures_[2] / kScale[2],
-           figures_[3] / kScale[3]};
+  return solved;
 }
 
 double StepCostModel::predict_ns(const BatchPlan& plan) const {

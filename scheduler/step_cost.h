@@ -18,6 +18,8 @@ struct StepCost {
   double token_ns = 0;
   double position_ns = 0;
 
+  // A figure may well be 0: the steps seen may say so.
+  bool known() const { return step_ns > 0 || row_ns > 0 || token_ns > 0 || position_ns > 0; }
   // Of `tokens` tokens from this position on, with so many rows of logits.
   double share_ns(uint32_t tokens, uint32_t rows, uint32_t position_first) const {
     return rows * row_ns + tokens * (token_ns + position_ns * (position_first + tokens / 2.0));
@@ -25,8 +27,10 @@ struct StepCost {
 };
 
 // Least squares over the four figures above with older steps fading away, each step weighed by the
-// inverse of its time, so that errors count relative to it. Where the steps seen do not tell two figures
-// apart, they stay near what they were (a ridge).
+// inverse of its time, so that errors count relative to it. No figure is negative. Where the steps seen do not
+// tell two figures apart, they stay near what they were: a ridge, for each figure as wide as what the steps
+// say of it, so that one of which they say little (how deep the contexts are, while those are short) is not held
+// back by what they say of others.
 class StepCostModel {
  public:
   // A step that was run. Deterministic; allocates nothing.
@@ -42,6 +46,7 @@ class StepCostModel {
 
   static Row features(const BatchPlan& plan);
   void solve();
+  Row solved(uint32_t free) const;
 
   std::array<Row, kFigures> matrix_{};  // of the normal equations
   Row right_{};

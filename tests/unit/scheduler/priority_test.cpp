@@ -36,7 +36,7 @@ class Priority : public testing::Test {
   uint32_t step(std::initializer_list<uint64_t> ids = {}, int64_t time_ns = 0) {
     StepBudget budget = rig_.scheduler.step_budget();
     budget.time_ns = time_ns;
-    budget.cost = kCost;
+    budget.cost = cost_;
     EXPECT_TRUE(rig_.plan(budget));
     uint32_t tokens = 0;
     for (uint64_t id : ids) {
@@ -47,15 +47,15 @@ class Priority : public testing::Test {
     return tokens;
   }
   double planned_ns() const {
-    double ns = kCost.step_ns;
+    double ns = cost_.step_ns;
     for (const BatchItem& item : rig_.batch.items) {
-      ns += kCost.share_ns(static_cast<uint32_t>(item.tokens.size()), item.logits_count,
+      ns += cost_.share_ns(static_cast<uint32_t>(item.tokens.size()), item.logits_count,
                            item.position_first);
     }
     return ns;
   }
 
-  static constexpr StepCost kCost{5e6, 0.5e6, 0.5e6, 100};
+  StepCost cost_{5e6, 0.5e6, 0.5e6, 100};
   SchedulerRig rig_;
 };
 
@@ -185,6 +185,26 @@ TEST_F(Priority, APromptIsCutToKeepTheTargetOfAnswersUnderWay) {
   }
 }
 
+TEST_F(Priority, TheTargetIsKeptWhicheverFiguresAreZero) {
+  const StepCost costs[] = {{0, 0.5e6, 0.5e6, 100}, {5e6, 0, 0.5e6, 100}, {0, 0, 0.5e6, 0},
+                            {0, 0, 0, 20'000}};
+  uint64_t id = 10;
+  for (const StepCost& cost : costs) {
+    cost_ = cost;
+    ASSERT_TRUE(submit(id, 10, 40).ok());
+    step({}, 20'000'000);
+    ASSERT_TRUE(submit(id + 1, 900, 1, PriorityClass::kInteractive, 2).ok());
+    for (int i = 0; i < 10; ++i) {
+      EXPECT_GE(step({id + 1}, 20'000'000), 1u);
+      EXPECT_LE(planned_ns(), 20e6);
+      EXPECT_GE(planned_ns(), 17e6);
+    }
+    rig_.scheduler.cancel(SequenceId(id));
+    rig_.scheduler.cancel(SequenceId(id + 1));
+    id += 10;
+  }
+}
+
 TEST_F(Priority, WithNoInteractiveAnswerUnderWayTheTargetIsNobodys) {
   ASSERT_TRUE(submit(1, 10, 200, kBatch).ok());
   step();
@@ -258,6 +278,43 @@ TEST(StepCost, IsLearnedFromWhatStepsTook) {
   for (uint32_t i = 0; i < 400; ++i) model.observe(plan, 2 * measure(4, 0, 1000));
   EXPECT_NEAR(model.predict_ns(plan) / static_cast<double>(2 * measure(4, 0, 1000)), 1, 0.05);
   EXPECT_GE(model.cost().token_ns, 0);
+}
+
+// For minutes there were only short answers, so that nothing is known of depth; then a long prompt comes.
+TEST(StepCost, WhatALongContextCostsIsLearnedInAFewSteps) {
+  const StepCost truth{3.6e6, 0.5e6, 1.2e6, 1155};
+  StepCostModel model;
+  std::vector<TokenId> tokens(512, 1);
+  BatchPlan plan;
+  double took_ns = 0;
+  const auto begin = [&] {
+    plan.clear();
+    took_ns = truth.step_ns;
+  };
+  const auto add = [&](uint32_t count, uint32_t rows, uint32_t position) {
+    plan.items.push_back({SequenceId(plan.items.size() + 1), {}, std::span(tokens).first(count),
+                          position, rows});
+    plan.token_count += count;
+    plan.logits_count += rows;
+    took_ns += truth.share_ns(count, rows, position);
+  };
+  begin();
+  for (int i = 0; i < 4; ++i) add(100, 1, 0);
+  model.observe(plan, static_cast<int64_t>(took_ns));
+  for (uint32_t i = 0; i < 2000; ++i) {
+    begin();
+    for (int k = 0; k < 4; ++k) add(1, 1, 100 + i % 200);
+    model.observe(plan, static_cast<int64_t>(took_ns));
+  }
+  for (uint32_t position = 0; position < 4000; position += 24) {
+    begin();
+    for (int k = 0; k < 4; ++k) add(1, 1, 200);
+    add(24, 0, position);
+    if (position > 240) {
+      EXPECT_NEAR(model.predict_ns(plan) / took_ns, 1, 0.05) << "at " << position;
+    }
+    model.observe(plan, static_cast<int64_t>(took_ns));
+  }
 }
 
 }  // namespace
