@@ -8,7 +8,7 @@ import unittest
 import harness
 
 ANN, BOB = 61001, 61002
-EOS = 2  # of the tiny model
+ENDLESS = ["--logit-bias", "2=-inf", "--logit-bias", "0=-inf"]
 
 
 def ids(count, first):
@@ -25,6 +25,43 @@ def summed(dictionaries):
             else:
                 total[key] = total.get(key, 0) + value
     return total
+
+
+class TooLittleMemory(harness.DaemonTest):
+    """Answers that do not fit beside each other: some are preempted, and compute again what they lost."""
+
+    CLIENTS, PROMPT, MOST = 6, 900, 900
+
+    @classmethod
+    def setUpClass(cls):
+        model = cls.enterClassContext(harness.tiny_model())
+        cls.daemon = harness.Daemon("--set", 'memory.pool="1MiB"', model=model)
+
+    def test_preemptions_are_told_to_their_clients_and_in_the_accounts(self):
+        pages = self.daemon.status()["pages"]["total"]
+        each = (self.PROMPT + self.MOST) // 16
+        self.assertLess(each, pages)
+        self.assertGreater(self.CLIENTS * each, 2 * pages, "the pool holds them all")
+        running = [self.daemon.start_ctl("run", "--json", "--no-store", "--ids", ids(self.PROMPT, 31 * i),
+                                         "--max-tokens", str(self.MOST), *ENDLESS)
+                   for i in range(self.CLIENTS)]
+        answers = [json.loads(client.communicate(timeout=harness.PATIENCE_S)[0]) for client in running]
+        self.assertEqual({answer["finish_reason"] for answer in answers}, {"length"})
+        usages = [answer["usage"] for answer in answers]
+        top = self.daemon.call("Top")["parameters"]
+        tokens = top["total"]["tokens"]
+        self.assertEqual(top["total"]["preemptions"], sum(usage["preemptions"] for usage in usages))
+        self.assertEqual(tokens["computed"], sum(usage["computed_tokens"] for usage in usages))
+        # Each position once, but for the last token of each; and what was lost.
+        once = self.CLIENTS * (self.PROMPT + self.MOST - 1)
+        self.assertEqual(tokens["computed"], once + tokens["recomputed"])
+        self.assertGreater(top["total"]["preemptions"], 0)
+        self.assertGreater(tokens["recomputed"], 0)
+        self.assertGreater(top["total"]["wait_s"], 0)
+        self.assertLessEqual(top["users"][0]["figures"]["pages_max"], pages)
+        stalled = {(line["resource"], line["kind"]): line["total_us"] for line in top["pressure"]}
+        self.assertGreater(stalled["pages", "some"], 0)
+        self.assertGreaterEqual(stalled["pages", "some"], stalled["pages", "full"])
 
 
 @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
@@ -103,8 +140,7 @@ class Accounting(harness.DaemonTest):
     def test_who_waits_is_told_so_by_all_who_tell(self):
         before = self.pressure("compute", "some")["total_us"]
         # Two of one user, of which one runs at a time.
-        first = self.daemon.start_ctl("run", "--json", "--ids", ids(40, 7), "--max-tokens", "4000",
-                                      "--logit-bias", "%d=-inf" % EOS)
+        first = self.daemon.start_ctl("run", "--json", "--ids", ids(40, 7), "--max-tokens", "4000", *ENDLESS)
         harness.wait_until(lambda: self.daemon.call("Vmstat")["parameters"]["running"] == 1, "the first runs")
         second = self.daemon.start_ctl("run", "--json", "--ids", ids(30, 9), "--max-tokens", "5")
         harness.wait_until(lambda: self.daemon.call("Vmstat")["parameters"]["waiting"] == 1, "the second waits")
