@@ -13,13 +13,15 @@ namespace inferd::bench {
 
 namespace {
 
-constexpr double kWidth = 760;
+constexpr double kWidth = 760;  // at least; more where names need it
 constexpr double kHeight = 400;
 // The plot's own rectangle; right of it is the legend.
 constexpr double kLeft = 78;
 constexpr double kRight = 590;
 constexpr double kTop = 40;
 constexpr double kBottom = 340;
+constexpr double kLegendText = kRight + 32;
+constexpr double kCharacterWidth = 7.6;  // of names, about
 constexpr size_t kTicksAbout = 6;
 
 // Of Okabe and Ito, told apart also by the colour-blind.
@@ -36,6 +38,19 @@ std::string tick_text(double value) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), std::abs(value) >= 1e7 ? "%.3g" : "%.7g", value);
   return text.data();
+}
+
+double width_of(const Plot& plot) {
+  size_t longest = 0;
+  for (const PlotSeries& series : plot.series) longest = std::max(longest, series.name.size());
+  for (const PlotMark& mark : plot.marks) longest = std::max(longest, mark.name.size());
+  return std::max(kWidth, kLegendText + kCharacterWidth * static_cast<double>(longest));
+}
+
+// The beginning of an element <svg> of this size.
+std::string svg_start(double width, double height) {
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 " + number(width) + " " +
+         number(height) + "\" width=\"" + number(width) + "\" height=\"" + number(height) + "\"";
 }
 
 // From values to places.
@@ -90,10 +105,9 @@ class SvgWriter {
   }
 
   std::string write() {
-    out_ =
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 400\" width=\"760\" "
-        "height=\"400\" font-family=\"sans-serif\" font-size=\"13\">\n"
-        "<rect width=\"760\" height=\"400\" fill=\"white\"/>\n";
+    out_ = svg_start(width_of(plot_), kHeight) +
+           " font-family=\"sans-serif\" font-size=\"13\">\n"
+           "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
     text((kLeft + kRight) / 2, 24, "middle", plot_.title, " font-size=\"15\" font-weight=\"bold\"");
     if (x_.any) {
       draw_axes();
@@ -195,11 +209,11 @@ class SvgWriter {
     for (size_t i = 0; i < plot_.series.size(); ++i, y += 20) {
       out_ += "<rect x=\"" + number(kRight + 12) + "\" y=\"" + number(y - 10) +
               "\" width=\"14\" height=\"10\" fill=\"" + colour(i) + "\"/>\n";
-      text(kRight + 32, y, "start", plot_.series[i].name, "");
+      text(kLegendText, y, "start", plot_.series[i].name, "");
     }
     for (const PlotMark& mark : plot_.marks) {
       line(kRight + 12, y - 5, kRight + 26, y - 5, "stroke=\"#a00000\" stroke-dasharray=\"6 4\"");
-      text(kRight + 32, y, "start", mark.name, "");
+      text(kLegendText, y, "start", mark.name, "");
       y += 20;
     }
   }
@@ -228,9 +242,10 @@ std::vector<double> log_ticks(double low, double high) {
 std::string svg_of(const Plot& plot) { return SvgWriter(plot).write(); }
 
 Result<void> write_svg(const std::string& path, const std::vector<Plot>& plots) {
+  double width = kWidth;
+  for (const Plot& plot : plots) width = std::max(width, width_of(plot));
   const double height = kHeight * static_cast<double>(std::max<size_t>(plots.size(), 1));
-  std::string out = "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"760\" height=\"" +
-                    number(height) + "\" viewBox=\"0 0 760 " + number(height) + "\">\n";
+  std::string out = svg_start(width, height) + ">\n";
   for (size_t i = 0; i < plots.size(); ++i) {
     out += "<g transform=\"translate(0 " + number(kHeight * static_cast<double>(i)) + ")\">\n" +
            svg_of(plots[i]) + "</g>\n";

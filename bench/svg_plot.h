@@ -49,7 +49,7 @@ struct Plot {
   std::vector<PlotMark> marks;
 };
 
-// One <svg> element, 760 by 400. Without a point to draw it says so in the middle.
+// One <svg> element, 760 by 400 or wider where names are long. Without a point to draw it says so in the middle.
 std::string svg_of(const Plot& plot);
 
 // Several below each other, as a file of their own.

@@ -121,6 +121,13 @@ TEST(SvgPlot, PutsValuesWhereTheAxisSaysTheyAre) {
   EXPECT_THAT(svg_of(plot), Not(HasSubstr("inf")));
 }
 
+TEST(SvgPlot, LongNamesMakeItWider) {
+  Plot plot = sample_plot();
+  EXPECT_THAT(svg_of(plot), HasSubstr("viewBox=\"0 0 760.00 400.00\""));
+  plot.series[1].name = std::string(50, 'm');
+  EXPECT_THAT(svg_of(plot), HasSubstr("viewBox=\"0 0 1002.00 400.00\""));
+}
+
 TEST(SvgPlot, SurvivesNothingAndStrangeNumbers) {
   std::vector<std::string> tags;
   Plot plot;
