@@ -69,6 +69,22 @@ TEST(StepWaits, WhoDoesNotFitWaitsForPages) {
   rig.run();
 }
 
+// The older one has the last page and writes into it for a while; nobody may take it from that one.
+TEST(StepWaits, WhoRunsButCannotGrowWaitsForPages) {
+  SchedulerRig rig({PageCount(8), 4, 128}, config_of(64));
+  ASSERT_TRUE(rig.submit(1, 40, 30, 1).ok());
+  ASSERT_TRUE(rig.submit(2, 54, 30, 2).ok());
+  uint32_t stood_still = 0;
+  while (rig.plan()) {
+    if (rig.scheduler.stats().running == 2 && rig.item(2) == nullptr) {
+      ++stood_still;
+      expect_waits(rig.scheduler.waits(), {.computing = 1, .for_pages = 1});
+    }
+    rig.commit();
+  }
+  EXPECT_GT(stood_still, 0u);
+}
+
 TEST(StepWaits, WhoWaitsForAPrefixWaitsForNeither) {
   SchedulerRig rig({PageCount(64), 4, 256}, config_of(32));
   for (uint64_t id = 1; id <= 2; ++id) {
