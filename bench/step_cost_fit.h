@@ -52,6 +52,6 @@ Result<scheduler::StepCost> parse_step_cost(const std::string& json_text);
 
 // Fitted by `inferd-bench sim --fit` to SmolLM2-135M-Instruct, Q4_1, on two cores of a Zen 3
 // processor; the manual page has the same figures.
-inline constexpr scheduler::StepCost kDefaultStepCost{3.57e6, 0.50e6, 1.215e6, 1155};
+inline constexpr scheduler::StepCost kDefaultStepCost{3.26e6, 0.30e6, 0.95e6, 1260};
 
 }  // namespace inferd::bench
