@@ -27,7 +27,7 @@ void PagedMemory::FreeDeleter::operator()(std::byte* bytes) const { std::free(by
 
 size_t PagedMemory::layout_bytes(const MemoryConfig& config) {
   return pool_bytes(config) + table_bytes(config) +
-         PrefixIndex::layout_bytes(config.pages, config.cache_domains_max);
+         PrefixIndex::layout_bytes(config.pages, config.tier_slots, config.cache_domains_max);
 }
 
 PagedMemory::PagedMemory(const MemoryConfig& config) {
@@ -54,8 +54,8 @@ void PagedMemory::format(const MemoryConfig& config) {
   sequences_ = std::make_unique<SequenceTable>(region_.subspan(pool_bytes(config)), *pool_,
                                                config.sequences_max, sequence_pages(config));
   prefixes_ = std::make_unique<PrefixIndex>(
-      region_.subspan(pool_bytes(config) + table_bytes(config)), *pool_, config.cache_domains_max,
-      config.hash_seed);
+      region_.subspan(pool_bytes(config) + table_bytes(config)), *pool_, config.tier_slots,
+      config.cache_domains_max, config.hash_seed);
 }
 
 Result<std::unique_ptr<PagedMemory>> PagedMemory::attach(std::span<std::byte> region) {
@@ -72,7 +72,7 @@ Result<std::unique_ptr<PagedMemory>> PagedMemory::attach(std::span<std::byte> re
 ReserveStatus PagedMemory::reserve(PageCount count, Reservation& reservation) {
   if (count > pool_->counts().total) return ReserveStatus::kNeverFits;
   if (count > available()) return ReserveStatus::kShouldWait;
-  while (pool_->counts().free < count) INFERD_CHECK(prefixes_->drop_oldest());
+  while (pool_->counts().free < count) INFERD_CHECK(evict());
   return pool_->reserve(count, reservation);
 }
 
@@ -86,8 +86,35 @@ uint32_t PagedMemory::drop_cached(uint32_t before_s, uint32_t count_max) {
   while (count < count_max) {
     const PageId oldest = pool_->oldest_cached();
     if (oldest == kNoPage || pool_->cached_at_s(oldest) >= before_s) break;
-    INFERD_CHECK(prefixes_->drop_oldest());
+    INFERD_CHECK(evict());
     ++count;
+  }
+  return count;
+}
+
+// The cached page that was let go first becomes free; its content moves on if there is a place for it.
+bool PagedMemory::evict() {
+  const bool store = tier_ != nullptr && keep_evicted_ && tier_->stores_free() > stores_.size();
+  const std::optional<PrefixIndex::Evicted> evicted = prefixes_->evict_oldest(store);
+  if (!evicted) return false;
+  if (evicted->store) stores_.push_back({evicted->page, *evicted->store});
+  return true;
+}
+
+uint32_t PagedMemory::store_ahead(PageCount low, uint32_t count_max) {
+  if (tier_ == nullptr || !keep_evicted_) return 0;
+  PageCount at_once = pool_->counts().free;
+  uint32_t count = 0;
+  for (PageId page = pool_->oldest_cached(); page != kNoPage && at_once < low && count < count_max;
+       page = pool_->newer_cached(page)) {
+    if (!prefixes_->is_stored(page)) {
+      if (tier_->stores_free() <= stores_.size()) break;
+      const std::optional<SlotRef> slot = prefixes_->store_beside(page);
+      if (!slot) break;
+      stores_.push_back({page, *slot});
+      ++count;
+    }
+    ++at_once;
   }
   return count;
 }

@@ -8,10 +8,12 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
 #include "memory/page_pool.h"
+#include "memory/page_tier.h"
 #include "memory/prefix_index.h"
 #include "memory/sequence_table.h"
 
@@ -22,6 +24,7 @@ struct MemoryConfig {
   uint32_t sequences_max = 0;        // open at the same time; at least 1
   uint32_t sequence_tokens_max = 0;  // longest sequence; at least 1, rounded up to whole pages
   uint32_t cache_domains_max = 1024;  // users and shared domains with cached prefixes at a time
+  uint32_t tier_slots = 0;            // pages that the next tier has room for; 0: there is none
   uint64_t hash_seed = 0;             // of the prefix index; random where clients are not trusted
 };
 
@@ -45,10 +48,22 @@ class PagedMemory {
   PrefixIndex& prefixes() { return *prefixes_; }
   const PrefixIndex& prefixes() const { return *prefixes_; }
 
+  // Where content goes that the pool has no room for; null: nowhere. Borrowed; outlives this object.
+  void set_tier(PageTier* tier) { tier_ = tier; }
+  PageTier* tier() const { return tier_; }
+  // Whether content that leaves the pool is worth a place in the next tier. True until told otherwise.
+  void set_keep_evicted(bool keep) { keep_evicted_ = keep; }
+  // Pages whose content left the pool since the last call and has a slot now, to be copied there before
+  // anybody writes or gives back any page. The caller empties it.
+  std::vector<PageStore>& stores() { return stores_; }
+
   // As PagePool::reserve, but drops cached pages, the ones let go first, before anyone waits.
   [[nodiscard]] ReserveStatus reserve(PageCount count, Reservation& reservation);
   // Pages that reserve() can give: free ones, and cached ones that would go.
   PageCount available() const;
+  // Stores cached pages that are in no slot yet, the ones let go first, while fewer than `low` pages are free
+  // or would be free at once; they stay where they are. Returns how many, at most `count_max`.
+  uint32_t store_ahead(PageCount low, uint32_t count_max);
   // Frees cached pages that were let go before `before_s` (of PagePool::set_now's clock), at most
   // `count_max`; returns how many.
   uint32_t drop_cached(uint32_t before_s, uint32_t count_max);
@@ -65,6 +80,7 @@ class PagedMemory {
   };
 
   PagedMemory() = default;
+  bool evict();
   void format(const MemoryConfig& config);
 
   std::unique_ptr<std::byte, FreeDeleter> owned_;  // empty over a borrowed region
@@ -72,6 +88,9 @@ class PagedMemory {
   std::unique_ptr<PagePool> pool_;
   std::unique_ptr<SequenceTable> sequences_;
   std::unique_ptr<PrefixIndex> prefixes_;
+  PageTier* tier_ = nullptr;
+  bool keep_evicted_ = true;
+  std::vector<PageStore> stores_;
 };
 
 }  // namespace inferd::memory

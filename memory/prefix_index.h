@@ -6,12 +6,18 @@
 // each time; a hash only helps to find the right one of many children. Where the walk ends, the child
 // with the longest common beginning gives a partial match: its page is copied up to there.
 //
+// A node's content lies in a page of the pool, in a slot of the next tier, or in both.
+//
 // Invariants, besides the links:
 //  1. Who holds a page holds the pages of all its ancestors: sequences attach whole prefixes, insert
 //     pages in order, and let go from the end. So the descendants of a cached page (nobody holds it)
-//     are cached too.
+//     are cached too, or have no page.
 //  2. In the pool's list of cached pages, oldest first, children come before their parents, for they
-//     were let go earlier. So the oldest is a leaf, and dropping cached pages never leaves a hole.
+//     were let go earlier. So no node without a page has a descendant with one, and a lookup finds
+//     pages first and then slots.
+//  3. The same holds for the slots: a node whose page goes makes its slot the newest, and its children's
+//     pages went before. So the oldest slot is that of a leaf, or of a node that has a page besides, and
+//     freeing the oldest ones never leaves a hole.
 //
 // All metadata is a view over one span of bytes: indices, no pointers.
 #pragma once
@@ -20,6 +26,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -27,6 +34,8 @@
 #include "base/result.h"
 #include "memory/layout.h"
 #include "memory/page_pool.h"
+#include "memory/page_tier.h"
+#include "memory/tier_slots.h"
 
 namespace inferd::memory {
 
@@ -37,30 +46,35 @@ struct PrefixHeader {
   uint32_t pages = 0;
   uint32_t domains_max = 0;
   uint32_t buckets = 0;  // a power of two
-  uint32_t nodes = 0;    // pages in the index
-  uint32_t unused = 0;
+  uint32_t nodes = 0;    // in the index, roots not counted
+  uint32_t slots = 0;    // of the next tier
+  uint32_t touched = 0;  // nodes before this one were used once
+  uint32_t free_first = kNoIndex;  // of those, the free ones
   uint64_t hash_seed = 0;
 };
 
-// Node of the page of the same number; the roots of the domains follow after all pages.
+// The roots of the domains follow after all others.
 struct PrefixNode {
-  uint32_t parent = kNoIndex;  // kNoIndex: not in the index (a root has itself)
+  uint32_t parent = kNoIndex;  // kNoIndex: the node is free (a root has itself)
   uint32_t first_child = kNoIndex;
   uint32_t next_sibling = kNoIndex;
   uint32_t previous_sibling = kNoIndex;
   uint32_t next_in_bucket = kNoIndex;
-  uint32_t depth = 0;  // pages before this one
+  uint32_t depth = 0;        // pages before this one
+  PageId page = kNoPage;     // kNoPage: its content is in the next tier only
+  uint32_t slot = kNoIndex;  // in the next tier; kNoIndex: none
   std::array<TokenId, kPageTokens> tokens{};
 };
-static_assert(sizeof(PrefixNode) == 88);
+static_assert(sizeof(PrefixNode) == 96);
 
 class PrefixIndex {
  public:
-  static size_t layout_bytes(PageCount pages, uint32_t domains_max);
+  static size_t layout_bytes(PageCount pages, uint32_t slots, uint32_t domains_max);
 
   // A new, empty index in `region` (aligned, zero, of layout_bytes()) over `pool`; both outlive it.
-  // `hash_seed` only spreads the buckets: results do not depend on it.
-  PrefixIndex(std::span<std::byte> region, PagePool& pool, uint32_t domains_max,
+  // `slots`: how many pages the next tier has room for, 0 without one. `hash_seed` only spreads the
+  // buckets: results do not depend on it.
+  PrefixIndex(std::span<std::byte> region, PagePool& pool, uint32_t slots, uint32_t domains_max,
               uint64_t hash_seed);
   // A view of the index that lies in `region`. Errors: kDataCorrupt if it holds none for this pool.
   static Result<std::unique_ptr<PrefixIndex>> attach(std::span<std::byte> region, PagePool& pool);
@@ -73,8 +87,14 @@ class PrefixIndex {
   // last page goes on with other tokens and must be copied before it is written. The pages are valid
   // until the next drop or flush; a caller that keeps them attaches them to a sequence first.
   // O(length / 16), and at most kSiblingsTried children are compared for the partial page.
-  uint32_t lookup(CacheDomain domain, std::span<const TokenId> tokens,
-                  std::vector<PageId>& pages) const;
+  // `stored`, if given, is filled with the slots of the whole pages that go on where the whole pages found
+  // end: what could be loaded from the next tier.
+  uint32_t lookup(CacheDomain domain, std::span<const TokenId> tokens, std::vector<PageId>& pages,
+                  std::vector<SlotRef>* stored = nullptr) const;
+  // The slots of the whole pages of `tokens` that follow after those of the page `parent` (kNoPage: at the
+  // beginning), up to the first that has none; at most as many as `slots` has room for. Returns how many.
+  size_t stored_after(CacheDomain domain, PageId parent, std::span<const TokenId> tokens,
+                      std::span<SlotRef> slots) const;
 
   // Puts a held page, which now holds exactly `tokens` (16) after those of `parent` (kNoPage: at the
   // beginning), into the index. Returns the page that the index has for them: `page` itself, or one
@@ -84,7 +104,20 @@ class PrefixIndex {
 
   // Frees the cached page that was let go first. False if no page is cached. Neither this nor a flush
   // may come between a plan and its step: a copy of the page may still be to be made.
-  bool drop_oldest();
+  bool drop_oldest() { return evict_oldest(false).has_value(); }
+  // The same; with `store`, content that is in no slot yet gets one, where the caller copies it before
+  // anybody writes the page. For want of a free slot the oldest content of the next tier goes.
+  struct Evicted {
+    PageId page;
+    std::optional<SlotRef> store;
+  };
+  std::optional<Evicted> evict_oldest(bool store);
+  // A slot for the content of a page of the index that has none yet, while it stays where it is.
+  std::optional<SlotRef> store_beside(PageId page);
+  // The content of the slot is gone: whatever depends on it alone leaves the index. Nothing happens if
+  // something else is there by now.
+  void lose(SlotRef slot);
+
   // Forgets everything of one domain, or of all: cached pages become free, held ones stay with
   // their holders. Returns how many pages left the index. O(pages of the domain).
   uint32_t flush(CacheDomain domain);
@@ -92,11 +125,25 @@ class PrefixIndex {
 
   uint32_t nodes() const { return header_->nodes; }
   // The tokens of a page in the index.
-  std::span<const TokenId> tokens_of(PageId page) const {
-    INFERD_CHECK(pool_.is_indexed(page));
-    return nodes_[page.value].tokens;
-  }
+  std::span<const TokenId> tokens_of(PageId page) const { return nodes_[node_of(page)].tokens; }
+  // Nodes whose content is in the next tier, and how many there can be.
+  uint32_t slots_used() const { return slots_.used(); }
+  uint32_t slots() const { return header_->slots; }
+  // Whether the content of a page in the index is in the next tier too.
+  bool is_stored(PageId page) const { return nodes_[node_of(page)].slot != kNoIndex; }
   size_t layout_bytes() const;
+
+  // For those who keep the next tier over a restart. `visit` is told of every node that has a slot and whose
+  // ancestors all have one, parents before children: (number, parent's number or kNoIndex, domain, slot, tokens).
+  template <typename Visit>
+  void visit_stored(Visit visit) const;
+  // Puts a node back whose content lies in the next tier only, below the one that an earlier call returned
+  // (kNoIndex: the root of the domain); its slot is the returned node's, by slot_of_node(). Returns its
+  // number, kNoIndex if there is no room or it is there already.
+  uint32_t restore(CacheDomain domain, uint32_t parent, std::span<const TokenId> tokens);
+  SlotRef slot_of_node(uint32_t node) const { return slots_.ref(nodes_[node].slot); }
+  // After all are restored: what came last is the first to go. Children were restored after their parents.
+  void order_restored();
 
   // Walks every invariant; the first violation in words, kInternal. O(pages), allocates.
   Result<void> verify() const;
@@ -108,23 +155,62 @@ class PrefixIndex {
   PrefixIndex(std::span<std::byte> region, PagePool& pool, AttachTag);
 
   void map_arrays(std::span<std::byte> region);
-  bool is_root(uint32_t node) const { return node >= header_->pages; }
+  uint32_t nodes_max() const { return header_->pages + header_->slots; }
+  bool is_root(uint32_t node) const { return node >= nodes_max(); }
+  bool is_used(uint32_t node) const { return nodes_[node].parent != kNoIndex; }
+  uint32_t node_of(PageId page) const {
+    INFERD_CHECK(pool_.is_indexed(page));
+    return node_of_page_[page.value] - 1;
+  }
+  size_t walk_stored(uint32_t node, std::span<const TokenId> tokens,
+                     std::span<SlotRef> slots) const;
+  uint32_t acquire_node();
+  uint32_t add_node(uint32_t parent, std::span<const TokenId> tokens);
+  bool make_slot_free();
+  void drop_below(uint32_t node);
+  void forget(uint32_t node);
   uint32_t root_of(CacheDomain domain) const;
   uint32_t make_root(CacheDomain domain);
   uint32_t bucket_of(uint32_t parent, std::span<const TokenId> tokens) const;
   uint32_t find_child(uint32_t parent, std::span<const TokenId> tokens) const;
   uint32_t flush_root(uint32_t root);
-  // Takes a leaf out of the tree; the page itself is the caller's.
+  // Takes a leaf out of the tree, and frees its slot; a page is the caller's.
   void unlink(uint32_t node);
   Result<void> verify_nodes() const;
   Result<void> verify_links() const;
   Result<void> verify_order() const;
+  Result<void> verify_tiers() const;
 
   PagePool& pool_;
   PrefixHeader* header_ = nullptr;  // borrowed, in the region
-  std::span<PrefixNode> nodes_;     // [pages + domains_max]
+  std::span<PrefixNode> nodes_;     // [pages + slots + domains_max]
+  std::span<uint32_t> node_of_page_;  // [pages] node + 1; 0: not in the index
   std::span<CacheDomain> domains_;  // [domains_max]; 0: the root is free
   std::span<uint32_t> buckets_;     // [buckets] first node's index + 1; 0: none
+  TierSlots slots_;
 };
+
+template <typename Visit>
+void PrefixIndex::visit_stored(Visit visit) const {
+  for (uint32_t i = 0; i < domains_.size(); ++i) {
+    if (domains_[i].value == 0) continue;
+    const uint32_t root = nodes_max() + i;
+    uint32_t node = nodes_[root].first_child;
+    while (node != kNoIndex) {
+      const bool stored = nodes_[node].slot != kNoIndex;
+      if (stored) {
+        const uint32_t parent = is_root(nodes_[node].parent) ? kNoIndex : nodes_[node].parent;
+        visit(node, parent, domains_[i], slots_.ref(nodes_[node].slot),
+              std::span<const TokenId>(nodes_[node].tokens));
+      }
+      if (stored && nodes_[node].first_child != kNoIndex) {
+        node = nodes_[node].first_child;
+        continue;
+      }
+      while (node != root && nodes_[node].next_sibling == kNoIndex) node = nodes_[node].parent;
+      node = node == root ? kNoIndex : nodes_[node].next_sibling;
+    }
+  }
+}
 
 }  // namespace inferd::memory

@@ -128,11 +128,14 @@ bool confuse_prefix(memory::PagedMemory& memory) {
       memory.region().subspan(memory.region().size() - index_bytes, index_bytes);
   memory::LayoutBuilder builder;
   builder.place<memory::PrefixHeader>(1);
-  const uint32_t pages = memory.pool().counts().total.value;
-  const size_t offset_bytes = builder.place<memory::PrefixNode>(pages);
-  auto& node = memory::array_at<memory::PrefixNode>(region, offset_bytes, pages)[page.value];
-  node.tokens[3] = node.tokens[3] == 0 ? 1 : 0;
-  return true;
+  const uint32_t nodes = memory.pool().counts().total.value + memory.prefixes().slots();
+  const size_t offset_bytes = builder.place<memory::PrefixNode>(nodes);
+  for (auto& node : memory::array_at<memory::PrefixNode>(region, offset_bytes, nodes)) {
+    if (node.parent == memory::kNoIndex || node.page != page) continue;
+    node.tokens[3] = node.tokens[3] == 0 ? 1 : 0;
+    return true;
+  }
+  return false;
 }
 
 // The token goes without a trace in the figures, so that only its absence from the answer tells.
