@@ -47,8 +47,8 @@ class PageTier {
   virtual ~PageTier() = default;
   // How many pages can be stored now without waiting for anything.
   virtual uint32_t stores_free() const = 0;
-  // Wants the slot's content in memory and tells how far that is. What is kHere stays so until the load, if
-  // that is made before the next call for another slot's content by the next plan.
+  // Wants the slot's content in memory and tells how far that is. What is kHere for a plan stays so until all
+  // of that plan's loads are made, several of the same slot too.
   virtual FetchState fetch(SlotRef slot) = 0;
   // How long it lately took to get one page, in nanoseconds; 0: not known.
   virtual double fetch_ns() const = 0;

@@ -134,11 +134,18 @@ Scheduler::Admission Scheduler::try_admit(uint32_t index) {
   const uint32_t cached = find_prefix(slot);
   if (computed_elsewhere(slot, cached)) return Admission::kAwaitsPrefix;
   slot.computed = cached;
+  slot.stored_end = find_stored(slot, cached);
+  if (slot.stored_end != 0 && cached % kPageTokens != 0) {
+    // A whole page is on its way, instead of the beginning of another.
+    prefix_.pop_back();
+    slot.computed -= cached % kPageTokens;
+  }
   const uint64_t preemptions = totals_.preemptions;
   bool room = make_room(slot);
   if (totals_.preemptions != preemptions && slot.parent.value != 0) {
     // Its parent may have been the one that made way, with the pages that prefix_ names.
     slot.computed = find_prefix(slot);
+    slot.stored_end = 0;
     room = make_room(slot);
   }
   if (!room && slot.computed % kPageTokens != 0) {
@@ -150,6 +157,7 @@ Scheduler::Admission Scheduler::try_admit(uint32_t index) {
   if (!room) {
     slot.computed = 0;
     pages_short_ = pages_short_ || !memory_.sequences().full();
+    slot.stored_end = 0;
     return Admission::kNoRoom;
   }
   start_running(index);
@@ -165,7 +173,12 @@ uint32_t Scheduler::find_prefix(const RequestSlot& slot) {
   if (slot.score && slot.scored < slot.stats.prompt_tokens) wanted = std::min(wanted, slot.scored);
   const auto tokens = std::span<const TokenId>(slot.tokens).first(wanted);
   uint32_t cached = 0;
-  if (slot.domain.value != 0) cached = memory_.prefixes().lookup(slot.domain, tokens, prefix_);
+  stored_.clear();
+  if (slot.domain.value != 0) {
+    std::vector<memory::SlotRef>* stored = memory_.tier() == nullptr ? nullptr : &stored_;
+    cached = memory_.prefixes().lookup(slot.domain, tokens, prefix_, stored);
+    stored_from_ = cached / kPageTokens * kPageTokens;
+  }
   return share_parent(slot, tokens, cached);
 }
 
@@ -272,7 +285,7 @@ bool Scheduler::make_room(const RequestSlot& slot) {
 // those of a later class; and those of a user who is far ahead of the request's.
 void Scheduler::list_displaceable(const RequestSlot& slot) {
   displaceable_.clear();
-  const std::optional<uint32_t> first = first_ranked();
+  const std::optional<uint32_t> first = first_ranked(true);
   for (uint32_t index : running_.slots()) {
     const RequestSlot& other = slots_[index];
     // The first of all stays: that is what makes every sequence end.

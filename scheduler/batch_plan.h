@@ -11,6 +11,7 @@
 
 #include "base/ids.h"
 #include "memory/page_copy.h"
+#include "memory/page_tier.h"
 
 namespace inferd::scheduler {
 
@@ -32,8 +33,11 @@ struct BatchItem {
 
 // A whole-page copy to be made before the step runs (copy-on-write).
 using PageCopy = memory::PageCopy;
+// A page that gets its content from the next tier before the step runs. No item of the same plan reads it.
+using PageLoad = memory::PageLoad;
 
 struct BatchPlan {
+  std::vector<PageLoad> loads;
   std::vector<PageCopy> copies;
   // Order is that of the logits rows. A sequence appears at most once.
   std::vector<BatchItem> items;
@@ -42,6 +46,7 @@ struct BatchPlan {
   uint32_t logits_count = 0;
 
   void clear() {
+    loads.clear();
     copies.clear();
     items.clear();
     token_count = 0;

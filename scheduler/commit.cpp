@@ -19,7 +19,15 @@ std::span<const SequenceEvent> Scheduler::commit(std::span<const ItemResult> res
       commit_item(index, results[item].tokens);
     }
   }
+  for (uint32_t index : fetching_) {
+    if (slots_[index].cancelled) {
+      release(index);
+    } else {
+      commit_load(index);
+    }
+  }
   planned_.clear();
+  fetching_.clear();
   ++totals_.steps;
   return events_;
 }

@@ -55,7 +55,7 @@ void Scheduler::count_work(const StepBudget& budget) {
     RequestSlot& slot = slots_[index];
     INFERD_DCHECK(slot.planned == 0);
     slot.short_of_pages = false;
-    if (!slot.paused && slot.state == SequenceState::kPrefilling) {
+    if (!slot.paused && !slot.loads() && slot.state == SequenceState::kPrefilling) {
       work_[slot.lane].prefill_tokens += step_prefill(slot, budget);
     }
   }
@@ -129,7 +129,7 @@ void Scheduler::list_work(const StepBudget& budget) {
   }
   for (uint32_t index : by_age_) {
     RequestSlot& slot = slots_[index];
-    if (slot.paused) continue;
+    if (slot.paused || slot.fetches || slot.loads()) continue;
     LaneWork& work = work_[slot.lane];
     if (work.decode_first == kNone && work.prefill_first == kNone) {
       class_lanes_[number(slot.priority)].push_back(slot.lane);
@@ -290,6 +290,7 @@ void Scheduler::settle() {
   std::array<bool, kPriorityClasses> unserved{};
   for (uint32_t index : running_.slots()) {
     RequestSlot& slot = slots_[index];
+    if (slot.fetches || slot.loads()) continue;
     if (slot.planned > 0) {
       const uint64_t one = cost_of(slot, slot.planned);
       fair_.charge(slot.lane, one, slot.nice);

@@ -3,7 +3,7 @@
 // By phases, each complete before the next:
 //  1. admit (admit.cpp): waiting requests enter in the order of their turns, as long as their pages are
 //     there beside all that those who run still lack.
-//  2. grant (grant.cpp): the budget is shared out among those that run.
+//  2. grant (load.cpp, grant.cpp): who loads from the next tier gets what has arrived; the budget is shared out among those that run.
 //  3. reserve: by rank, pages are promised to each share; who is short takes them from those of lower
 //     rank, or computes less. Nothing is taken yet, so no page changes hands while a copy of it is still
 //     to be made.
@@ -25,19 +25,23 @@ bool Scheduler::plan(const StepBudget& budget, BatchPlan& plan) {
   plan.items.reserve(memory_.sequences().sequences_max());
   plan.copies.reserve(memory_.sequences().sequences_max());
   planned_.clear();
+  fetching_.clear();
   tokens_granted_ = 0;
   waits_ = {};
   pages_short_ = false;
+  cost_ = budget.cost;
+  memory_.set_keep_evicted(worth_loading(0));
 
   count_work(budget);
   admit(budget);
+  grant_loads();
   grant_running(budget);
   reserve_running(budget);
   build(plan);
   memory_.pool().forfeit(reservation_);
   settle();
   count_waits();
-  in_flight_ = !plan.items.empty();
+  in_flight_ = !plan.items.empty() || !plan.loads.empty();
   return in_flight_;
 }
 
@@ -54,6 +58,10 @@ void Scheduler::reserve_running(const StepBudget& budget) {
   for (uint32_t index : by_age_) {
     if (slots_[index].planned == 0) continue;
     reserve_share(index);
+    if (slots_[index].fetches) {
+      slots_[index].fetches = slots_[index].planned > 0;
+      continue;
+    }
     tokens_granted_ += slots_[index].planned;
     logits_granted_ += logits_for(slots_[index], slots_[index].planned);
   }
@@ -63,21 +71,22 @@ void Scheduler::reserve_running(const StepBudget& budget) {
 // Nobody whose turn it was got pages: those are with sequences of higher rank whose turn it was not. The
 // first of all can always go on, so that the step is not empty and the next ones neither.
 void Scheduler::serve_first(const StepBudget& budget) {
-  const std::optional<uint32_t> first = first_ranked();
+  const std::optional<uint32_t> first = first_ranked(false);
   if (!first) return;
   RequestSlot& slot = slots_[*first];
   slot.planned = tokens_for(slot, budget.tokens, budget.logits, budget.chunk_tokens_max);
   reserve_share(*first);
-  INFERD_CHECK(slot.planned > 0);
+  // Only those who load can have the pages: they go on, so the step is not in vain.
+  INFERD_CHECK(slot.planned > 0 || somebody_loads());
   tokens_granted_ = slot.planned;
   logits_granted_ = logits_for(slot, slot.planned);
 }
 
-// The oldest of the highest rank that is not paused.
-std::optional<uint32_t> Scheduler::first_ranked() const {
+// The oldest of the highest rank that is not paused, nor loading if those are not asked for.
+std::optional<uint32_t> Scheduler::first_ranked(bool loading_too) const {
   std::optional<uint32_t> first;
   for (uint32_t index : running_.slots()) {
-    if (slots_[index].paused) continue;
+    if (slots_[index].paused || (!loading_too && slots_[index].loads())) continue;
     if (!first || slots_[index].rank < slots_[*first].rank) first = index;
   }
   return first;
@@ -143,6 +152,8 @@ void Scheduler::preempt(uint32_t index) {
   slot.state = SequenceState::kWaiting;
   slot.computed = 0;
   slot.planned = 0;
+  slot.stored_end = 0;
+  slot.fetches = false;
   slot.indexed = 0;
   slot.waiting_since_ns = clock_.now_ns();
   waiting_.insert(slots_, index);
@@ -155,6 +166,10 @@ void Scheduler::build(BatchPlan& plan) {
   for (uint32_t index : running_.slots()) {
     RequestSlot& slot = slots_[index];
     if (slot.planned == 0) continue;
+    if (slot.fetches) {
+      build_loads(index, plan);
+      continue;
+    }
     const std::optional<PageCopy> copy = slot.table.append(slot.planned, reservation_);
     if (copy) plan.copies.push_back(*copy);
     BatchItem item;

@@ -79,10 +79,13 @@ std::string_view sequence_state_name(SequenceState state) noexcept;
 struct SequenceStats {
   uint32_t prompt_tokens = 0;
   uint32_t generated_tokens = 0;
-  uint32_t cached_tokens = 0;  // prompt tokens found in the prefix index when it was first admitted
+  // Prompt tokens found in the prefix index when it was first admitted, those loaded from the next tier
+  // included.
+  uint32_t cached_tokens = 0;
   uint64_t computed_tokens =
       0;  // positions computed, those computed again after a preemption included
   uint64_t recomputed_tokens = 0;  // of those, the ones that it had before it was preempted
+  uint32_t loaded_tokens = 0;  // positions that came back from the next tier, all admissions together
   uint32_t preemptions = 0;
   int64_t submitted_ns = 0;
   int64_t admitted_ns = 0;     // first admission; 0 before
@@ -123,6 +126,7 @@ struct SchedulerStats {
   uint64_t computed_tokens = 0;
   uint64_t recomputed_tokens = 0;  // of those, the ones that preempted sequences had before
   uint64_t cached_tokens = 0;
+  uint64_t loaded_tokens = 0;
   uint64_t generated_tokens = 0;
 };
 

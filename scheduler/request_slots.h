@@ -43,6 +43,9 @@ struct RequestSlot {
   uint32_t computed = 0;
   uint32_t planned = 0;  // tokens of the step in flight
   uint32_t planned_again = 0;  // of those, the ones that it had before it was preempted
+  // Up to here, a multiple of 16, its positions are in the next tier and are loaded instead of computed.
+  uint32_t stored_end = 0;
+  bool fetches = false;  // what is planned is loaded
   uint32_t indexed = 0;  // pages that were offered to the prefix index
   int64_t waiting_since_ns = 0;
   std::vector<TokenId> tokens;  // prompt and generated; capacity `limit`, so that it never grows
@@ -52,6 +55,7 @@ struct RequestSlot {
   uint32_t stop_count = 0;
   std::array<TokenId, kStopTokensMax> stop_tokens{};  // [stop_count]
 
+  bool loads() const { return computed < stored_end; }
   uint32_t tokens_left() const { return static_cast<uint32_t>(tokens.size()) - computed; }
 };
 

@@ -24,10 +24,12 @@ Scheduler::Scheduler(const SchedulerConfig& config, memory::PagedMemory& memory,
   slot_of_.reserve(slots_.size());
   by_age_.reserve(sequences_max);
   planned_.reserve(sequences_max);
+  fetching_.reserve(sequences_max);
   events_.reserve(sequences_max);
   displaceable_.reserve(sequences_max);
   for (std::vector<uint32_t>& lanes : class_lanes_) lanes.reserve(sequences_max);
   prefix_.reserve(memory::pages_for_tokens(limit_.tokens).value);
+  if (memory.prefixes().slots() > 0) stored_.reserve(prefix_.capacity());
 }
 
 Scheduler::~Scheduler() {

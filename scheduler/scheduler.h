@@ -12,6 +12,11 @@
 // and a share is kept for it. What is charged: a token of prefill 1, a decoded token kDecodeCost; what
 // the prefix index had, and what is computed again after a preemption, nothing.
 //
+// Tiers. What the prefix index has in the next tier only is loaded by the sequence that wants it: that one
+// runs, holds its pages like any other, and takes what has arrived in each step, at no charge, until the
+// tier has no more of it; then it computes. Nobody waits for the tier for ever: it answers, or says that it
+// cannot in time.
+//
 // Memory. Admission is optimistic: a request enters when the pages that it needs now are free, with
 // headroom for everyone running; what it may still generate is not set aside. When the pool runs
 // out, pages are taken back from sequences of lower rank: their pages are released, they return to
@@ -25,7 +30,7 @@
 //  3. A waiting request takes pages only from paused ones, from those of a later class, and from those
 //     of a user who is ahead of its own by more than what computing them again costs; never from the
 //     first of all, unless that is of a later class.
-//  4. So the first of all running sequences that is not paused can always have its pages: all others
+//  4. So the first of all running sequences that is neither paused nor loading can always have its pages: all others
 //     together can be made to let go, and alone it fits (or was refused at submission). It is
 //     served whenever nobody else could be: each step that has anything to do computes at least one
 //     token, and what the first computed is lost at most to an earlier class. It ends after a bounded
@@ -218,18 +223,21 @@ class Scheduler {
   };
   enum class Admission : uint8_t { kAdmitted, kAwaitsPrefix, kNoRoom };
   static constexpr uint32_t kNoSlot = std::numeric_limits<uint32_t>::max();
+  static constexpr uint32_t kLoadsAhead = 32;     // pages that a sequence asks the next tier for at a time
   static constexpr uint32_t kCreditSteps = 16;    // what a class can save up of its share
   static constexpr uint32_t kPromotionSteps = 2;  // how much of it makes its first request come first
 
   // plan.cpp; `index` is that of a slot
   void reserve_running(const StepBudget& budget);
+  bool somebody_loads() const;
   void serve_first(const StepBudget& budget);
-  std::optional<uint32_t> first_ranked() const;
+  std::optional<uint32_t> first_ranked(bool loading_too) const;
   void reserve_share(uint32_t index);
   std::optional<uint32_t> choose_victim(const RequestSlot& slot) const;
   bool lets_go_before(uint32_t one, uint32_t other) const;
   void preempt(uint32_t index);
   void build(BatchPlan& plan);
+  void build_loads(uint32_t index, BatchPlan& plan);
 
   // admit.cpp
   void insert_waiting(uint32_t index);
@@ -244,6 +252,7 @@ class Scheduler {
   void promote_starved();
   Admission try_admit(uint32_t index);
   uint32_t find_prefix(const RequestSlot& slot);
+  uint32_t find_stored(const RequestSlot& slot, uint32_t cached) const;
   uint32_t share_parent(const RequestSlot& slot, std::span<const TokenId> tokens, uint32_t cached);
   const RequestSlot* running_parent(const RequestSlot& slot) const;
   bool computed_elsewhere(const RequestSlot& slot, uint32_t cached) const;
@@ -251,6 +260,12 @@ class Scheduler {
   void list_displaceable(const RequestSlot& slot);
   bool owes(const RequestSlot& running, const RequestSlot& waiting) const;
   void start_running(uint32_t index);
+
+  // load.cpp
+  bool worth_loading(uint32_t position) const;
+  std::span<const memory::SlotRef> next_stored(const RequestSlot& slot);
+  void grant_loads();
+  void commit_load(uint32_t index);
 
   // grant.cpp
   static uint32_t tokens_again(const RequestSlot& slot, uint32_t tokens);
@@ -316,12 +331,17 @@ class Scheduler {
   uint32_t tokens_granted_ = 0;
   uint32_t logits_granted_ = 0;
   Room room_;
+  StepCost cost_;  // as the budget has it
   std::vector<uint32_t> by_age_;   // scratch
   std::vector<uint32_t> planned_;  // slots, in the order of the items
+  std::vector<uint32_t> fetching_;  // slots that load
+  std::array<memory::SlotRef, kLoadsAhead> next_stored_;  // scratch
   std::vector<uint32_t> displaceable_;     // scratch of make_room()
   std::vector<double> user_decode_ns_;     // scratch of set_time_room(), by user account
   std::array<std::vector<uint32_t>, kPriorityClasses> class_lanes_;  // lanes with running work
   std::vector<PageId> prefix_;     // what find_prefix() found
+  std::vector<memory::SlotRef> stored_;  // and what the next tier has from stored_from_ on
+  uint32_t stored_from_ = 0;
   std::vector<SequenceEvent> events_;
 };
 

@@ -115,7 +115,8 @@ Result<void> Scheduler::verify_waiting(const RequestSlot& slot) const {
   if (slot.state != SequenceState::kWaiting || slot.table.is_open()) {
     return violation(sequence_text(slot) + " waits, but holds a page table");
   }
-  if (slot.computed != 0 || slot.planned != 0 || slot.cancelled) {
+  if (slot.computed != 0 || slot.planned != 0 || slot.stored_end != 0 || slot.fetches ||
+      slot.cancelled) {
     return violation(sequence_text(slot) + " waits, but computes");
   }
   return {};
@@ -137,6 +138,10 @@ Result<void> Scheduler::verify_running(const RequestSlot& slot) const {
   }
   if (slot.planned > slot.tokens_left() || slot.computed >= slot.tokens.size()) {
     return violation(sequence_text(slot) + " has nothing left to compute, but runs");
+  }
+  if (slot.stored_end % kPageTokens != 0 || slot.stored_end >= slot.tokens.size() ||
+      (slot.fetches && slot.planned % kPageTokens != 0)) {
+    return violation(sequence_text(slot) + " loads beyond what it knows");
   }
   if ((slot.planned != 0 || slot.cancelled) && !in_flight_) {
     return violation(sequence_text(slot) + " is part of a step, but none is in flight");

@@ -26,6 +26,9 @@ constexpr std::array kAll = {
     std::pair{Sabotage::kWrongPrefix, "wrong prefix"},
     std::pair{Sabotage::kLostCachedPage, "lost cached page"},
     std::pair{Sabotage::kStrangeHolder, "strange holder"},
+    std::pair{Sabotage::kSkipStore, "skipped store"},
+    std::pair{Sabotage::kLateStore, "late store"},
+    std::pair{Sabotage::kWrongLoad, "wrong load"},
     std::pair{Sabotage::kUnfairCharge, "unfair charge"},
 };
 
@@ -159,6 +162,9 @@ bool SchedulerSaboteur::strike(Scheduler& scheduler, memory::PagedMemory& memory
   switch (sabotage) {
     case Sabotage::kNone:
     case Sabotage::kSkipCopy:
+    case Sabotage::kSkipStore:
+    case Sabotage::kLateStore:
+    case Sabotage::kWrongLoad:
       return false;
     case Sabotage::kWrongPrefix:
       return confuse_prefix(memory);

@@ -28,6 +28,9 @@ enum class Sabotage {
   kWrongPrefix,       // the index takes a page for one with other tokens
   kLostCachedPage,    // a cached page is freed, and the index still has it
   kStrangeHolder,     // the index believes a held page to be cached
+  kSkipStore,         // content that leaves the pool is not stored (planted by the simulation)
+  kLateStore,         // it is stored after its page was handed out again (likewise)
+  kWrongLoad,         // a page gets other content than it should from the next tier (likewise)
   kUnfairCharge,      // a user is charged for service that they never had
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/check.h"
 #include "tests/sim/oracle.h"
 
 namespace inferd::sim {
@@ -37,6 +38,11 @@ void SimEngine::page_taken(PageId page) {
 void SimEngine::page_released(PageId page) {
   page_taken(page);
   announced_[page.value] = false;
+}
+
+void SimEngine::load_page(PageId page, std::span<const TokenId> tokens) {
+  INFERD_CHECK(announced_[page.value] && slot(page, 0) == kNoToken);
+  std::copy(tokens.begin(), tokens.end(), slots_.begin() + page.value * kPageTokens);
 }
 
 void SimEngine::page_left_to(PageId page, uint32_t position, SequenceId sequence) {

@@ -42,7 +42,12 @@ Simulation::Simulation(const SimOptions& options) : options_(options), prng_(opt
     config_.queue_max = 32;
     config_.session_requests_max = 4;
   }
+  if (!options_.flood && prng_.below(2) == 0) {
+    memory_config_.tier_slots = random_in(prng_, 1, 40);
+    tier_ = std::make_unique<SimTier>(prng_.next());
+  }
   memory_ = std::make_unique<memory::PagedMemory>(memory_config_);
+  memory_->set_tier(tier_.get());
   engine_ = std::make_unique<SimEngine>(memory_config_.pages, StepCost{});
   scheduler_ = std::make_unique<scheduler::Scheduler>(config_, *memory_, clock_);
   for (uint32_t i = 0; i < 3; ++i) {
@@ -77,15 +82,20 @@ Result<void> Simulation::run() {
     for (SimClient& client : clients_) resume(client);
   }
   const uint64_t bound = steps_bound();
+  uint64_t waits = 0;  // for the next tier, with nothing else to do
   for (uint64_t i = 0; !sent_.empty(); ++i) {
-    if (i > bound) {
+    const uint64_t steps = report_.steps;
+    if (i > bound + waits || waits > 20 * bound) {
       return violation(text(sent_.begin()->first) + " has not ended " + std::to_string(bound) +
                        " steps after the last fault");
     }
     INFERD_TRY(tick(false));
+    if (report_.steps == steps && tier_ != nullptr && tier_->busy()) ++waits;
   }
   report_.preemptions = scheduler_->stats().preemptions;
   report_.cached_tokens = scheduler_->stats().cached_tokens;
+  report_.loaded_tokens = scheduler_->stats().loaded_tokens;
+  if (tier_ != nullptr) report_.tier_losses = tier_->losses();
   if (!scheduler_->idle())
     return violation("the scheduler still has work, but every request ended");
   if (memory_->available() != memory_config_.pages) {
@@ -94,6 +104,9 @@ Result<void> Simulation::run() {
   memory_->prefixes().flush_all();
   if (memory_->pool().counts().free != memory_config_.pages) {
     return violation("pages are left when the index is empty");
+  }
+  if (memory_->prefixes().slots_used() != 0) {
+    return violation("slots are left when the index is empty");
   }
   return memory_->verify();
 }
@@ -319,6 +332,38 @@ void Simulation::lose_prefixes() {
   if (dice == 0) memory_->prefixes().flush(CacheDomain(kFirstUser.value));
   if (dice == 1) memory_->prefixes().flush_all();
   if (dice == 2) memory_->drop_cached(UINT32_MAX, random_in(prng_, 0, 3));
+  if (dice < 20) memory_->store_ahead(PageCount(random_in(prng_, 0, 24)), random_in(prng_, 0, 3));
+}
+
+// As the daemon does, before any page is handed out again or given back.
+void Simulation::make_stores(bool faults) {
+  for (const memory::PageStore& store : memory_->stores()) {
+    std::array<TokenId, kPageTokens> tokens;
+    const std::span<const TokenId> content = engine_->tokens_of(store.page);
+    std::copy(content.begin(), content.end(), tokens.begin());
+    // The last one stays until the next plan.
+    const bool last = &store == &memory_->stores().back();
+    if (faults && last && options_.sabotage == Sabotage::kSkipStore && !report_.sabotaged) {
+      tokens[prng_.below(kPageTokens)] = kNoToken;
+      report_.sabotaged = true;
+    }
+    tier_->store(store.slot, tokens);
+  }
+  memory_->stores().clear();
+}
+
+void Simulation::make_loads(bool faults) {
+  for (const scheduler::PageLoad& load : plan_.loads) {
+    const std::span<const TokenId> content = tier_->load(load.slot);
+    engine_->load_page(load.page, content);
+    if (faults && options_.sabotage == Sabotage::kWrongLoad && !report_.sabotaged) {
+      engine_->page_taken(load.page);
+      std::vector<TokenId> other(content.begin(), content.end());
+      other.front() = other.front() == 0 ? 1 : 0;
+      engine_->load_page(load.page, other);
+      report_.sabotaged = true;
+    }
+  }
 }
 
 // Who had the beginning of a shared page, and is the only one to hold it when the step is planned, may write

@@ -21,6 +21,7 @@
 #include "tests/sim/oracle.h"
 #include "tests/sim/saboteur.h"
 #include "tests/sim/sim_engine.h"
+#include "tests/sim/sim_tier.h"
 
 namespace inferd::sim {
 
@@ -41,6 +42,8 @@ struct SimReport {
   uint64_t cancelled = 0;
   uint64_t refused = 0;
   uint64_t cached_tokens = 0;
+  uint64_t loaded_tokens = 0;  // from the next tier
+  uint64_t tier_losses = 0;
   double fair_range = 0;  // of a flood: the largest, in bounds
   bool sabotaged = false;
 };
@@ -92,6 +95,8 @@ class Simulation {
   void lose_prefixes();
   void note_sole_holders();
   void announce_pages();
+  void make_stores(bool faults);
+  void make_loads(bool faults);
   scheduler::StepBudget random_budget(bool faults);
   Result<void> step(bool faults);
   Result<void> check_plan(const scheduler::StepBudget& budget);
@@ -105,6 +110,7 @@ class Simulation {
   Result<void> check_event(const scheduler::SequenceEvent& event);
   Result<void> check_state() const;
   Result<void> check_index() const;
+  Result<void> check_tier() const;
   uint64_t steps_bound() const;
 
   const SimOptions options_;
@@ -114,6 +120,7 @@ class Simulation {
   scheduler::SchedulerConfig config_;
   std::unique_ptr<memory::PagedMemory> memory_;
   std::unique_ptr<SimEngine> engine_;
+  std::unique_ptr<SimTier> tier_;  // null: there is none
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   scheduler::BatchPlan plan_;
   std::vector<std::vector<TokenId>> sampled_;  // one per item of the plan

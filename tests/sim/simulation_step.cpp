@@ -36,14 +36,24 @@ scheduler::StepBudget Simulation::random_budget(bool faults) {
 }
 
 Result<void> Simulation::step(bool faults) {
+  if (tier_ != nullptr) tier_->advance(faults);
   lose_prefixes();
+  make_stores(false);
   const scheduler::StepBudget budget = random_budget(faults);
-  if (!scheduler_->plan(budget, plan_)) return check_idle();
+  const bool work = scheduler_->plan(budget, plan_);
+  const bool late = faults && options_.sabotage == Sabotage::kLateStore && !report_.sabotaged;
+  if (late && !memory_->stores().empty()) {
+    report_.sabotaged = true;
+    announce_pages();
+  }
+  make_stores(faults);
+  if (!work) return check_idle();
   INFERD_TRY(check_plan(budget));
   INFERD_TRY(check_admission_order());
   if (options_.flood) INFERD_TRY(check_fairness());
   if (faults && options_.sabotage == Sabotage::kSkipAnnouncement) maybe_sabotage();
   announce_pages();
+  make_loads(faults);
   note_sole_holders();
   if (faults && options_.sabotage == Sabotage::kSkipCopy && !plan_.copies.empty()) {
     for (SimClient& client : clients_) resume(client);
@@ -68,6 +78,7 @@ Result<void> Simulation::step(bool faults) {
 
 // Nothing to compute is right only if everyone is paused.
 Result<void> Simulation::check_idle() const {
+  if (tier_ != nullptr && tier_->busy()) return {};
   std::vector<SequenceInfo> infos;
   scheduler_->list(infos);
   for (const SequenceInfo& info : infos) {
@@ -296,11 +307,25 @@ Result<void> Simulation::check_index() const {
   return {};
 }
 
+// What a slot of the next tier holds is what the index says, unless it was lost.
+Result<void> Simulation::check_tier() const {
+  Result<void> verdict;
+  if (tier_ == nullptr) return verdict;
+  memory_->prefixes().visit_stored([&](uint32_t, uint32_t, CacheDomain, memory::SlotRef slot,
+                                       std::span<const TokenId> tokens) {
+    const std::span<const TokenId> content = tier_->content(slot);
+    if (content.empty() || std::equal(tokens.begin(), tokens.end(), content.begin())) return;
+    verdict = violation("slot " + std::to_string(slot.slot) + " holds another page's content");
+  });
+  return verdict;
+}
+
 // All invariants; and, counted here from the tables alone, references, charges and sums.
 Result<void> Simulation::check_state() const {
   if (!options_.verify) return {};
   INFERD_TRY(scheduler_->verify());
   INFERD_TRY(check_index());
+  INFERD_TRY(check_tier());
   const memory::PagePool& pool = memory_->pool();
   std::map<PageId, uint32_t> references;
   std::map<UserId, uint32_t> charges;

@@ -33,6 +33,8 @@ TEST(Simulation, EveryRequestEndsAsItWouldAloneUnderEveryFault) {
     sum.cancelled += simulation->report().cancelled;
     sum.refused += simulation->report().refused;
     sum.cached_tokens += simulation->report().cached_tokens;
+    sum.loaded_tokens += simulation->report().loaded_tokens;
+    sum.tier_losses += simulation->report().tier_losses;
   }
   // A simulation in which nothing happens would prove nothing.
   if (count >= 100) {
@@ -42,6 +44,8 @@ TEST(Simulation, EveryRequestEndsAsItWouldAloneUnderEveryFault) {
     EXPECT_GT(sum.cancelled, count / 10);
     EXPECT_GT(sum.refused, count / 10);
     EXPECT_GT(sum.cached_tokens, count * 10);
+    EXPECT_GT(sum.loaded_tokens, count);
+    EXPECT_GT(sum.tier_losses, count / 10);
   }
   RecordProperty("steps", static_cast<int>(sum.steps));
   RecordProperty("preemptions", static_cast<int>(sum.preemptions));
