@@ -1,6 +1,7 @@
 #include "daemon/cache_domains.h"
 
 #include <algorithm>
+#include <charconv>
 #include <optional>
 
 #include "daemon/account_names.h"
@@ -13,6 +14,9 @@ namespace {
 // Numbers of domains: the upper half tells what kind it is, so that none is 0 and none collides.
 constexpr uint64_t kUserDomains = uint64_t{1} << 32;
 constexpr uint64_t kSharedDomains = uint64_t{2} << 32;
+
+constexpr std::string_view kUserPrefix = "user:";
+constexpr std::string_view kSharedPrefix = "shared:";
 
 Error unknown(const std::string& domain, std::string_view kind, const std::string& name) {
   return Error(ErrorCode::kNotFound, "the cache domain '" + domain + "' names the " +
@@ -44,6 +48,29 @@ Result<CacheDomains> CacheDomains::resolve(const std::vector<Config::CacheDomain
 }
 
 CacheDomain CacheDomains::of_user(UserId user) { return CacheDomain(kUserDomains | user.value); }
+
+std::string CacheDomains::name_of(CacheDomain domain) const {
+  const auto number = static_cast<uint32_t>(domain.value);
+  if ((domain.value & kSharedDomains) == 0) return std::string(kUserPrefix) + std::to_string(number);
+  return std::string(kSharedPrefix) + shared_.at(number).name;
+}
+
+std::optional<CacheDomain> CacheDomains::find(std::string_view stable_name) const {
+  if (stable_name.starts_with(kUserPrefix)) {
+    stable_name.remove_prefix(kUserPrefix.size());
+    uint32_t number = 0;
+    const char* const end = stable_name.data() + stable_name.size();
+    const auto parsed = std::from_chars(stable_name.data(), end, number);
+    if (parsed.ec != std::errc() || parsed.ptr != end) return std::nullopt;
+    return of_user(UserId(number));
+  }
+  if (!stable_name.starts_with(kSharedPrefix)) return std::nullopt;
+  stable_name.remove_prefix(kSharedPrefix.size());
+  for (size_t i = 0; i < shared_.size(); ++i) {
+    if (shared_[i].name == stable_name) return CacheDomain(kSharedDomains | i);
+  }
+  return std::nullopt;
+}
 
 Result<CacheDomain> CacheDomains::shared(std::string_view name, UserId user,
                                          std::span<const gid_t> groups) const {

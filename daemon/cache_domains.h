@@ -9,6 +9,7 @@
 
 #include <sys/types.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +29,10 @@ class CacheDomains {
 
   // The domain that belongs to this user alone.
   static CacheDomain of_user(UserId user);
+  // A name for the domain that is the same after a restart, whatever the configuration then: "user:1000",
+  // "shared:NAME"; and the domain of such a name, if there is one now.
+  std::string name_of(CacheDomain domain) const;
+  std::optional<CacheDomain> find(std::string_view stable_name) const;
   // The shared domain `name` for a peer with these groups, its primary one among them. Errors:
   // kNotFound (no such domain), kPermissionDenied (not for this user).
   Result<CacheDomain> shared(std::string_view name, UserId user,

@@ -52,6 +52,9 @@ struct Config {
     bool prefix_cache = true;       // keep finished pages, and find them again by their tokens
     uint32_t give_back_ms = 2'000;  // reload; idle pages go back to the system after so long
     uint32_t cache_idle_ms = 600'000;  // reload; a cached page that nobody asked for this long is freed
+    Bytes disk{0};                     // for pages that the pool has no room for; 0: none
+    std::string disk_path = "auto";    // directory for them; "auto": the service manager's
+    bool disk_keep = true;             // what is cached is found again after a restart
   } memory;
 
   struct Scheduler {

@@ -62,7 +62,7 @@ bool store_duration(const KeySpec& spec, const ConfigValue& value, Config& confi
 bool store_size(const KeySpec& spec, const ConfigValue& value, Config& config) {
   Bytes size{0};
   if (const auto* text = std::get_if<std::string>(&value)) {
-    if (*text == "auto") {
+    if (*text == (spec.kind == KeyKind::kAutoSize ? "auto" : "none")) {
       std::get<SizeSlot>(spec.slot)(config) = Bytes(0);
       return true;
     }
@@ -100,6 +100,7 @@ bool store_unchecked(const KeySpec& spec, const ConfigValue& value, Config& conf
     case KeyKind::kLimit:
       return store_count(spec, value, config);
     case KeyKind::kDuration: return store_duration(spec, value, config);
+    case KeyKind::kSizeLimit:
     case KeyKind::kAutoSize: return store_size(spec, value, config);
     case KeyKind::kFlag: {
       const auto* flag = std::get_if<bool>(&value);

@@ -34,6 +34,12 @@ std::string check_group(const Config& config) {
   return config.daemon.group.empty() ? "the name of a group" : std::string();
 }
 
+std::string check_disk_path(const Config& config) {
+  const std::string& path = config.memory.disk_path;
+  if (path == "auto" || (path.size() > 1 && path.front() == '/')) return {};
+  return "\"auto\" or an absolute path";
+}
+
 std::string check_page_tokens(const Config& config) {
   if (config.memory.page_tokens == kPageTokens) return {};
   return std::to_string(kPageTokens) + ", the only page size that this version's kernels have";
@@ -68,6 +74,14 @@ const KeySpec kKeys[] = {
     {.section = "memory", .key = "cache_idle", .kind = KeyKind::kDuration,
      .slot = +[](Config& c) -> uint32_t& { return c.memory.cache_idle_ms; },
      .low = 1000, .high = 24 * kHour, .reloadable = true},
+    {.section = "memory", .key = "disk", .kind = KeyKind::kSizeLimit,
+     .slot = +[](Config& c) -> Bytes& { return c.memory.disk; },
+     .low = 1ull << 20, .high = 1ull << 46},
+    {.section = "memory", .key = "disk_path", .kind = KeyKind::kText,
+     .slot = +[](Config& c) -> std::string& { return c.memory.disk_path; },
+     .check = check_disk_path},
+    {.section = "memory", .key = "disk_keep", .kind = KeyKind::kFlag,
+     .slot = +[](Config& c) -> bool& { return c.memory.disk_keep; }},
 
     {.section = "scheduler", .key = "step_tokens", .kind = KeyKind::kCount,
      .slot = +[](Config& c) -> uint32_t& { return c.scheduler.step_tokens; },
@@ -161,6 +175,9 @@ std::string expectation(const KeySpec& spec) {
     case KeyKind::kDuration:
       return "seconds, or a string such as \"500 ms\", \"30 s\", \"2 min\" or \"1 h\", from " +
              written_duration(spec.low) + " to " + written_duration(spec.high);
+    case KeyKind::kSizeLimit:
+      return "\"none\", or a size such as \"2 GiB\", from " + format_bytes(Bytes(spec.low)) +
+             " to " + format_bytes(Bytes(spec.high));
     case KeyKind::kAutoSize:
       return "\"auto\", or a size such as \"2 GiB\", from " + format_bytes(Bytes(spec.low)) +
              " to " + format_bytes(Bytes(spec.high));
@@ -193,9 +210,11 @@ std::string written_value(const KeySpec& spec, const Config& config) {
       return count == 0 ? "\"none\"" : std::to_string(count);
     }
     case KeyKind::kDuration: return written_duration(std::get<CountSlot>(spec.slot)(values));
+    case KeyKind::kSizeLimit:
     case KeyKind::kAutoSize: {
       const Bytes size = std::get<SizeSlot>(spec.slot)(values);
-      return size.value == 0 ? "\"auto\"" : std::to_string(size.value);
+      const char* const zero = spec.kind == KeyKind::kAutoSize ? "\"auto\"" : "\"none\"";
+      return size.value == 0 ? zero : std::to_string(size.value);
     }
   }
   return {};

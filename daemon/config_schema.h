@@ -26,6 +26,7 @@ enum class KeyKind {
   kLimit,        // the same, or "none" (stored as 0)
   kDuration,     // seconds, or a string such as "500 ms"; stored in milliseconds, within [low, high]
   kAutoSize,     // "auto" (stored as 0) or bytes such as "2 GiB", within [low, high]
+  kSizeLimit,    // the same with "none" in the place of "auto"
   kFlag,         // true or false
 };
 

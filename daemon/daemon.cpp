@@ -5,12 +5,15 @@
 
 #include <boost/asio/post.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <future>
 #include <random>
 
 #include "base/units.h"
+#include "daemon/kept_cache.h"
 #include "daemon/logging.h"
 #include "daemon/pool_sizing.h"
 
@@ -25,6 +28,9 @@ constexpr int64_t kMillisecondNs = 1'000'000;
 // While loading or draining, the service manager is asked for so much more time, and asked again
 // twice as often.
 constexpr seconds kExtension{20};
+// Pages on their way to the disk or back.
+constexpr uint64_t kTierBufferBytes = 32ull << 20;
+constexpr uint64_t kTierSlotsMax = 1ull << 30;
 
 void notify(const std::string& state) { ::sd_notify(0, state.c_str()); }
 
@@ -125,11 +131,24 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
   options.step_tokens_max = config_.scheduler.step_tokens;
   options.step_logits_max = config_.scheduler.max_sequences;
   INFERD_ASSIGN(engine_, loaded_.model->start(options));
+  INFERD_ASSIGN(EngineMailbox mailbox, EngineMailbox::create());
+  mailbox_.emplace(std::move(mailbox));
+  INFERD_ASSIGN(cache_domains_, CacheDomains::resolve(config_.cache_domains));
+  INFERD_TRY(open_tier());
+  const uint64_t tier_slots =
+      tier_ == nullptr ? 0 : config_.memory.disk.value / model_info_.page_bytes.value;
   memory_ = std::make_unique<memory::PagedMemory>(memory::MemoryConfig{
       .pages = pool.pages,
       .sequences_max = config_.scheduler.max_sequences,
       .sequence_tokens_max = model_info_.context_tokens,
+      .tier_slots = static_cast<uint32_t>(tier_slots),
       .hash_seed = (uint64_t{std::random_device()()} << 32) | std::random_device()()});
+  memory_->set_tier(tier_.get());
+  if (kept_) {
+    const uint32_t pages = restore_kept(*kept_, cache_domains_, memory_->prefixes(), *tier_);
+    log_info("cached pages of the last run: " + std::to_string(pages) + " found on disk");
+    kept_.reset();
+  }
   scheduler::SchedulerConfig scheduling;
   scheduling.step_tokens = config_.scheduler.step_tokens;
   scheduling.step_logits = config_.scheduler.max_sequences;
@@ -142,12 +161,72 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
                               config_.scheduler.idle_share_percent};
   INFERD_TRY(scheduler::check_config(scheduling, *memory_));
   scheduler_ = std::make_unique<scheduler::Scheduler>(scheduling, *memory_, clock_);
-  INFERD_ASSIGN(EngineMailbox mailbox, EngineMailbox::create());
-  mailbox_.emplace(std::move(mailbox));
   INFERD_ASSIGN(loop_, StepLoop::create({*engine_, *scheduler_, *memory_, *mailbox_, clock_, *this,
-                                         loaded_.end_of_generation},
+                                         loaded_.end_of_generation, tier_.get()},
                                         loop_limits(config_)));
   return {};
+}
+
+// The file for pages that the pool has no room for, and what the last run left in it.
+Result<void> Daemon::open_tier() {
+  const char* managed = std::getenv("CACHE_DIRECTORY");
+  tier_directory_ = config_.memory.disk_path;
+  if (tier_directory_ == "auto") tier_directory_ = managed != nullptr ? managed : "";
+  if (config_.memory.disk.value == 0) {
+    // What an earlier configuration left there is nobody's any more.
+    if (!tier_directory_.empty()) remove_kept(tier_directory_);
+    return {};
+  }
+  if (tier_directory_.empty()) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "[memory] disk is set, but the service manager names no cache directory: set [memory] "
+                 "disk_path to a directory for it");
+  }
+  const uint64_t slots = config_.memory.disk.value / model_info_.page_bytes.value;
+  if (slots == 0 || slots > kTierSlotsMax) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "[memory] disk is " + format_bytes(config_.memory.disk) + ", and a page of this model takes " +
+                     format_bytes(model_info_.page_bytes) + ": set it to between one and " +
+                     std::to_string(kTierSlotsMax) + " pages");
+  }
+  if (!config_.memory.prefix_cache) {
+    log_warn("[memory] disk is of no use with prefix_cache = false: only cached prefixes go there");
+  }
+  INFERD_TRY(prepare_tier_directory(tier_directory_));
+  KeptIndex kept = take_kept_index(tier_directory_, model_info_);
+  if (!kept.why.empty()) log_warn("cached pages of the last run are not used: " + kept.why);
+  if (config_.memory.disk_keep) kept_ = std::move(kept.index);
+  if (!kept_) remove_kept(tier_directory_);
+  DiskTierOptions options;
+  options.path = tier_directory_ + "/" + kTierFileName;
+  options.keep_file = config_.memory.disk_keep;
+  options.page_bytes = model_info_.page_bytes;
+  options.slots = static_cast<uint32_t>(slots);
+  options.buffers = static_cast<uint32_t>(
+      std::clamp<uint64_t>(kTierBufferBytes / model_info_.page_bytes.value, 4, 64));
+  INFERD_ASSIGN(tier_, DiskTier::open(options, clock_, [this] { mailbox_->post([](StepLoop&) {}); }));
+  log_info("disk for pages: " + format_bytes(config_.memory.disk) + " in " + options.path + ", " +
+           std::to_string(slots) + " pages");
+  return {};
+}
+
+// After the engine thread has ended.
+void Daemon::keep_cache() {
+  if (tier_ == nullptr || !config_.memory.disk_keep) return;
+  notify(extension());
+  loop_->store_cache();
+  const TierIndex index = describe_kept(model_info_, cache_domains_, memory_->prefixes(), *tier_);
+  Result<void> kept = tier_->sync();
+  if (kept) kept = write_kept_index(tier_directory_, index);
+  if (kept) {
+    log_info("cached pages kept on disk for the next start: " + std::to_string(index.entries.size()));
+  } else {
+    log_warn("cached pages are not kept for the next start: " + kept.error().message());
+  }
+}
+
+void Daemon::on_tier_trouble(const Error& error) {
+  boost::asio::post(io_, [error] { log_warn(error.message()); });
 }
 
 StepLoopLimits Daemon::loop_limits(const Config& config) const {
@@ -188,7 +267,7 @@ Result<void> Daemon::open_sockets() {
   facts.text_tables_bytes = loaded_.text_tables_bytes;
   facts.running_max = config_.scheduler.max_sequences;
   INFERD_ASSIGN(facts.weights, UserWeights::resolve(config_.users));
-  INFERD_ASSIGN(facts.cache_domains, CacheDomains::resolve(config_.cache_domains));
+  facts.cache_domains = cache_domains_;
   facts.admin = UserId(::geteuid());
   clients_ = std::make_unique<ClientListener>(io_, std::move(activated.clients), *mailbox_, clock_,
                                               std::move(facts), config_.limits);
@@ -217,6 +296,7 @@ Result<void> Daemon::run() {
   io_.restart();
   io_.run();
   engine_thread_.join();
+  keep_cache();
   log_info("ended");
   // Descriptors close in the order of use: nobody is told of a session that is gone.
   clients_->close();

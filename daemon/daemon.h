@@ -17,11 +17,14 @@
 #include "daemon/config.h"
 #include "daemon/control_server.h"
 #include "daemon/control_service.h"
+#include "daemon/cache_domains.h"
+#include "daemon/disk_tier.h"
 #include "daemon/engine_mailbox.h"
 #include "daemon/memory_pressure.h"
 #include "daemon/model_loading.h"
 #include "daemon/runtime_dir.h"
 #include "daemon/step_loop.h"
+#include "daemon/tier_index.h"
 #include "engine/engine.h"
 #include "memory/paged_memory.h"
 #include "scheduler/scheduler.h"
@@ -42,6 +45,7 @@ class Daemon final : private StepLoopObserver, private ControlHost {
  private:
   // StepLoopObserver, on the engine thread.
   void on_session_ended(SessionId session, const Error& reason) override;
+  void on_tier_trouble(const Error& error) override;
   // ControlHost, on the control thread.
   void start_drain() override;
   Result<ReloadReport> reload() override;
@@ -49,6 +53,8 @@ class Daemon final : private StepLoopObserver, private ControlHost {
 
   Result<std::optional<LoadedEverything>> load_with_progress();
   Result<void> make_engine(LoadedEverything loaded);
+  Result<void> open_tier();
+  void keep_cache();
   Result<void> open_sockets();
   StepLoopLimits loop_limits(const Config& config) const;
   void wait_for_signal();
@@ -72,9 +78,13 @@ class Daemon final : private StepLoopObserver, private ControlHost {
   engine::ModelInfo model_info_;
   LoadedEverything loaded_;
   std::unique_ptr<engine::Engine> engine_;
+  std::optional<EngineMailbox> mailbox_;
+  CacheDomains cache_domains_;
+  std::string tier_directory_;
+  std::optional<TierIndex> kept_;   // from the start on, until it is put back
+  std::unique_ptr<DiskTier> tier_;  // its thread rings the mailbox
   std::unique_ptr<memory::PagedMemory> memory_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
-  std::optional<EngineMailbox> mailbox_;
   std::unique_ptr<StepLoop> loop_;
   std::thread engine_thread_;
   std::unique_ptr<ClientListener> clients_;

@@ -166,12 +166,30 @@ scheduler::StepBudget StepLoop::choose_budget() const {
 }
 
 bool StepLoop::step() {
-  const bool planned = parts_.scheduler.plan(choose_budget(), plan_);
+  collect_tier();
+  const bool work = parts_.scheduler.plan(choose_budget(), plan_);
   pressure_.observe(parts_.clock.now_ns(), parts_.scheduler.waits());
-  if (!planned) return false;
+  // Before any page is handed out again: the plan's own may be among those whose content moves on.
+  make_stores();
+  if (!work) return false;
   INFERD_CHECK(plan_.items.size() <= item_results_.size());
   announce_pages();
   note_pages();
+  make_loads();
+  if (plan_.items.empty()) {
+    parts_.scheduler.commit({});
+  } else {
+    run_plan();
+  }
+  pages_to_give_back_ = true;
+  store_ahead();
+#ifdef INFERD_VERIFY
+  INFERD_CHECK(verify().ok());
+#endif
+  return true;
+}
+
+void StepLoop::run_plan() {
   const int64_t start_ns = parts_.clock.now_ns();
   const std::span<const float> logits = parts_.engine.run(plan_);
   INFERD_CHECK(logits.size() == size_t{plan_.logits_count} * vocabulary_);
@@ -183,11 +201,6 @@ bool StepLoop::step() {
   ++counters_.steps;
   note_step_time(now_ns - start_ns);
   publish_events(events, now_ns);
-  pages_to_give_back_ = true;
-#ifdef INFERD_VERIFY
-  INFERD_CHECK(verify().ok());
-#endif
-  return true;
 }
 
 void StepLoop::announce_pages() {

@@ -22,6 +22,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "daemon/accounts.h"
+#include "daemon/disk_tier.h"
 #include "daemon/engine_mailbox.h"
 #include "daemon/engine_session.h"
 #include "daemon/engine_snapshot.h"
@@ -41,6 +42,8 @@ class StepLoopObserver {
   // The loop ended a session by itself (the client broke the protocol, or did not read). Its
   // connection is to be closed; remove_session() need not follow.
   virtual void on_session_ended(SessionId session, const Error& reason) = 0;
+  // Cached pages could not be stored or read. Nothing is lost but time.
+  virtual void on_tier_trouble(const Error& error) { static_cast<void>(error); }
 };
 
 struct StepLoopLimits {
@@ -64,6 +67,7 @@ struct StepLoopParts {
   const Clock& clock;
   StepLoopObserver& observer;
   std::vector<TokenId> end_tokens;  // the model's end-of-answer tokens
+  DiskTier* tier = nullptr;         // null: there is none
 };
 
 class StepLoop final : private ipc::SubmissionVisitor {
@@ -104,6 +108,12 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // Memory is short: drops half of the cached pages, those let go first, and gives all idle pages back to
   // the operating system. Returns how many went back.
   PageCount relieve_memory();
+  // Forgets the cached prefixes of one domain, or of all, in both tiers; nothing of them is left on disk.
+  // Returns how many pages they took.
+  uint32_t flush_cache(std::optional<CacheDomain> domain);
+  // After the loop has ended: everything that is cached goes to the next tier, as far as there is room, so
+  // that it can be found after a restart. Blocks until it is written.
+  void store_cache();
   EngineSnapshot snapshot() const;
   // Figures by client and by user.
   AccountsSnapshot accounts() const;
@@ -134,6 +144,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   bool step();
   scheduler::StepBudget choose_budget() const;
   void announce_pages();
+  void run_plan();
   void sample_items(std::span<const float> logits);
   void publish_events(std::span<const scheduler::SequenceEvent> events, int64_t now_ns);
   void publish_tokens(EngineSession& session, LiveSequence& sequence, size_t item,
@@ -165,6 +176,12 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void note_token_time(const EngineSession& session, const LiveSequence& sequence,
                        int64_t submitted_ns, int64_t now_ns);
   Result<void> verify_accounts() const;
+
+  // step_loop_tier.cpp
+  void collect_tier();
+  void make_stores();
+  void make_loads();
+  void store_ahead();
 
   // step_loop_wait.cpp
   void wait_for_events(bool may_block);

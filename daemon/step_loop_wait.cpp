@@ -72,6 +72,9 @@ int StepLoop::wait_timeout_ms(int64_t now_ns) const {
   if (pages_to_give_back_) {
     timeout_ns = std::min(timeout_ns, idle_since_ns_ + limits_.give_back_ns - now_ns);
   }
+  if (parts_.tier != nullptr && parts_.tier->fetch_due_ns() != INT64_MAX) {
+    timeout_ns = std::min(timeout_ns, parts_.tier->fetch_due_ns() - now_ns);
+  }
   const int64_t cache_due = cache_due_ns();
   if (cache_due != INT64_MAX) timeout_ns = std::min(timeout_ns, cache_due - now_ns);
   if (timeout_ns == INT64_MAX) return -1;
@@ -128,13 +131,18 @@ void StepLoop::drop_idle_cache(int64_t now_ns) {
   parts_.memory.pool().set_now(static_cast<uint32_t>(now_ns / kSecondNs));
   if (now_ns < cache_due_ns()) return;
   const auto before_s = static_cast<uint32_t>((now_ns - limits_.cache_idle_ns) / kSecondNs);
-  if (parts_.memory.drop_cached(before_s, kPagesATurn) > 0) pages_to_give_back_ = true;
+  // With a next tier, as many as it can take at once; the rest later.
+  const uint32_t stores_free = parts_.tier == nullptr ? 0 : parts_.tier->stores_free();
+  const uint32_t count_max = stores_free == 0 ? kPagesATurn : stores_free;
+  if (parts_.memory.drop_cached(before_s, count_max) > 0) pages_to_give_back_ = true;
+  make_stores();
 }
 
 PageCount StepLoop::relieve_memory() {
   ++counters_.memory_shortages;
   const uint32_t cached = parts_.memory.pool().counts().cached.value;
   parts_.memory.drop_cached(UINT32_MAX, (cached + 1) / 2);
+  make_stores();
   return give_back_idle_pages();
 }
 
@@ -147,6 +155,7 @@ PageCount StepLoop::give_back_idle_pages() {
     for (size_t i = 0; i < count; ++i) parts_.engine.page_released(pages[i]);
     given += PageCount(static_cast<uint32_t>(count));
   } while (count == pages.size());
+  if (parts_.tier != nullptr) parts_.tier->give_back();
   counters_.pages_given_back += given.value;
   pages_to_give_back_ = false;
   return given;

@@ -77,6 +77,11 @@ class Engine {
   // Gives the memory behind a free page back to the operating system (its content is lost).
   virtual void page_released(PageId page) = 0;
 
+  // The page's content as info().page_bytes bytes, which mean something to an engine of the same numerics_id
+  // only; and such bytes back into a page that was announced. Between two steps.
+  virtual void save_page(PageId page, std::span<std::byte> out) const = 0;
+  virtual void restore_page(PageId page, std::span<const std::byte> content) = 0;
+
   virtual EngineCounters counters() const noexcept = 0;
 };
 

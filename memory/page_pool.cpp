@@ -227,6 +227,10 @@ PageId PagePool::oldest_cached() const { return PageId(header_->cached_last); }
 
 PageId PagePool::newer_cached(PageId page) const { return PageId(record(page).previous); }
 
+PageId PagePool::newest_cached() const { return PageId(header_->cached_first); }
+
+PageId PagePool::older_cached(PageId page) const { return PageId(record(page).next); }
+
 void PagePool::recharge(PageId page, UserId user) {
   PageRecord& page_record = record(page);
   INFERD_CHECK(page_record.references > 0);

@@ -151,6 +151,8 @@ class PagePool {
   // Cached pages in the order in which they were let go; kNoPage at the end.
   PageId oldest_cached() const;
   PageId newer_cached(PageId page) const;
+  PageId newest_cached() const;
+  PageId older_cached(PageId page) const;
   // When a cached page was let go, in seconds of set_now()'s clock.
   uint32_t cached_at_s(PageId page) const { return record(page).cached_at_s; }
   // The time that pages becoming cached are stamped with.

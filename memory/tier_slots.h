@@ -41,6 +41,9 @@ class TierSlots {
 
   uint32_t size() const { return header_->slots; }
   uint32_t used() const { return header_->used; }
+  bool is_used(uint32_t slot) const {
+    return slot < header_->touched && records_[slot].node != kNoIndex;
+  }
   bool full() const { return header_->used == header_->slots; }
 
   // A free slot for the node, as the newest. There must be one.

@@ -333,6 +333,7 @@ void Scheduler::count_waits() {
   (pages_short_ ? waits_.for_pages : waits_.for_turn) += waiting;
   for (uint32_t index : running_.slots()) {
     const RequestSlot& slot = slots_[index];
+    if (slot.loads()) continue;
     if (slot.planned > 0) {
       ++(slot.planned_again < slot.planned ? waits_.computing : waits_.recomputing);
     } else if (!slot.paused) {

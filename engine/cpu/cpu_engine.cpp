@@ -113,6 +113,10 @@ class CpuEngine final : public Engine {
 
   void page_taken(PageId page) override { arena_.take(page); }
   void page_released(PageId page) override { arena_.give_back(page); }
+  void save_page(PageId page, std::span<std::byte> out) const override { arena_.save(page, out); }
+  void restore_page(PageId page, std::span<const std::byte> content) override {
+    arena_.restore(page, content);
+  }
   EngineCounters counters() const noexcept override { return backend_.counters(); }
 
  private:

@@ -67,4 +67,15 @@ void KvArena::copy(PageId from, PageId to) {
   written_[to.value] = 1;
 }
 
+void KvArena::save(PageId page, std::span<std::byte> out) const {
+  INFERD_CHECK(page.value < written_.size() && out.size() == page_bytes_);
+  std::memcpy(out.data(), region_ + page.value * page_bytes_, page_bytes_);
+}
+
+void KvArena::restore(PageId page, std::span<const std::byte> content) {
+  INFERD_CHECK(page.value < written_.size() && content.size() == page_bytes_);
+  std::memcpy(base(page), content.data(), page_bytes_);
+  written_[page.value] = 1;
+}
+
 }  // namespace inferd::engine::cpu

@@ -6,7 +6,9 @@
 // [kv_heads][16][head_dim], f16, head_dim padded to a multiple of 16. Slots not yet written read as zero.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/ids.h"
@@ -38,6 +40,9 @@ class KvArena {
   // Returns the page's memory to the operating system.
   void give_back(PageId page);
   void copy(PageId from, PageId to);
+  // The whole page as bytes, [page_bytes], and back.
+  void save(PageId page, std::span<std::byte> out) const;
+  void restore(PageId page, std::span<const std::byte> content);
 
   // K of one layer and head, [head_dim / 2][16][2] f16.
   uint16_t* keys(PageId page, uint32_t layer, uint32_t head) {

@@ -197,6 +197,7 @@ std::vector<std::string> wrong_values(const KeySpec& spec) {
                                  "\"" + beyond + " ms\"", "9223372036854775807"});
       if (spec.low > 0) wrong.push_back("\"" + std::to_string(spec.low - 1) + " ms\"");
       break;
+    case KeyKind::kSizeLimit:
     case KeyKind::kAutoSize:
       wrong.insert(wrong.end(), {"true", "0", "1.5", beyond, std::to_string(spec.low - 1),
                                  "\"3 parsecs\"", "9223372036854775807"});

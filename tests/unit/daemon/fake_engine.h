@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <set>
@@ -43,7 +44,7 @@ class FakeEngine final : public engine::Engine {
         logits_(size_t{step_logits_max} * kFakeVocabulary), step_tokens_max_(step_tokens_max) {
     info_.name = "fake";
     info_.vocabulary = kFakeVocabulary;
-    info_.page_bytes = Bytes(kPageTokens * sizeof(TokenId));
+    info_.page_bytes = Bytes(4096);
     history_.reserve(1 << 16);
   }
 
@@ -76,6 +77,13 @@ class FakeEngine final : public engine::Engine {
     std::fill_n(slots_.begin() + page.value * kPageTokens, kPageTokens, kNoToken);
   }
   void page_released(PageId) override { ++pages_released; }
+  void save_page(PageId page, std::span<std::byte> out) const override {
+    std::fill(out.begin(), out.end(), std::byte{0});
+    std::memcpy(out.data(), &slots_[page.value * kPageTokens], kPageTokens * sizeof(TokenId));
+  }
+  void restore_page(PageId page, std::span<const std::byte> content) override {
+    std::memcpy(&slots_[page.value * kPageTokens], content.data(), kPageTokens * sizeof(TokenId));
+  }
   engine::EngineCounters counters() const noexcept override { return counters_; }
 
   std::function<void(const scheduler::BatchPlan&)> on_run;

@@ -1,0 +1,51 @@
+// Cached prefixes that outlive the daemon: what an orderly end leaves beside the next tier's file, and what the
+// next start makes of it.
+// Owner: the daemon, before its engine thread starts and after it has ended. Must not know clients.
+//
+// The index is read once and removed at once: it is true for the file as it is then, and not after a crash.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "daemon/cache_domains.h"
+#include "daemon/disk_tier.h"
+#include "daemon/tier_index.h"
+#include "engine/engine.h"
+#include "memory/prefix_index.h"
+
+namespace inferd::daemon {
+
+// Files in the directory for cached pages.
+inline constexpr const char* kTierFileName = "pages";
+inline constexpr const char* kTierIndexName = "index";
+
+// Makes the directory, with mode 0700, if it is not there. Errors: kNotFound (its parent), kPermissionDenied
+// (also for one that others may write to), kIo.
+Result<void> prepare_tier_directory(const std::string& directory);
+
+// Reads and removes the index. Without one, or where what it describes cannot be used by this model and these
+// numerics, there is none, and `why` says so in a sentence (empty: there was none).
+struct KeptIndex {
+  std::optional<TierIndex> index;
+  std::string why;
+};
+KeptIndex take_kept_index(const std::string& directory, const engine::ModelInfo& model);
+
+// Removes index and pages, as far as they are there.
+void remove_kept(const std::string& directory);
+
+// Puts what the index names back into the prefix index, as far as there is room and its domains exist.
+// Returns how many pages.
+uint32_t restore_kept(const TierIndex& index, const CacheDomains& domains,
+                      memory::PrefixIndex& prefixes, DiskTier& tier);
+
+// The index of what the tier holds now; nothing may be under way.
+TierIndex describe_kept(const engine::ModelInfo& model, const CacheDomains& domains,
+                        const memory::PrefixIndex& prefixes, const DiskTier& tier);
+// Writes it, so that it is there as a whole or not at all. Errors: kIo, kResourceExhausted.
+Result<void> write_kept_index(const std::string& directory, const TierIndex& index);
+
+}  // namespace inferd::daemon

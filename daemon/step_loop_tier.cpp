@@ -1,0 +1,87 @@
+// StepLoop: content of pages on its way to the next tier and back.
+#include "base/check.h"
+#include "daemon/step_loop.h"
+
+namespace inferd::daemon {
+
+namespace {
+
+// Content is stored ahead while less than this part of the pool is free or would be free at once.
+constexpr uint32_t kFreeShare = 8;
+constexpr uint32_t kStoresAheadATurn = 4;
+
+}  // namespace
+
+// What the tier did meanwhile.
+void StepLoop::collect_tier() {
+  if (parts_.tier == nullptr) return;
+  while (const std::optional<memory::SlotRef> lost = parts_.tier->take_lost()) {
+    parts_.memory.prefixes().lose(*lost);
+  }
+  if (const std::optional<Error> trouble = parts_.tier->take_trouble()) {
+    parts_.observer.on_tier_trouble(*trouble);
+  }
+}
+
+void StepLoop::make_stores() {
+  if (parts_.tier == nullptr) return;
+  for (const memory::PageStore& store : parts_.memory.stores()) {
+    parts_.engine.save_page(store.page, parts_.tier->store(store.slot));
+  }
+  parts_.memory.stores().clear();
+  parts_.tier->submit();
+}
+
+void StepLoop::make_loads() {
+  if (plan_.loads.empty()) return;
+  INFERD_CHECK(parts_.tier != nullptr);
+  for (const scheduler::PageLoad& load : plan_.loads) {
+    parts_.engine.restore_page(load.page, parts_.tier->load(load.slot));
+  }
+  parts_.tier->end_loads();
+}
+
+// So that pages are there at once when somebody needs them.
+void StepLoop::store_ahead() {
+  if (parts_.tier == nullptr) return;
+  const PageCount low(parts_.memory.pool().counts().total.value / kFreeShare);
+  if (parts_.memory.store_ahead(low, kStoresAheadATurn) > 0) make_stores();
+}
+
+uint32_t StepLoop::flush_cache(std::optional<CacheDomain> domain) {
+  memory::PrefixIndex& prefixes = parts_.memory.prefixes();
+  const uint32_t pages = domain ? prefixes.flush(*domain) : prefixes.flush_all();
+  if (parts_.tier != nullptr) {
+    parts_.tier->erase_unused([&prefixes](uint32_t slot) { return prefixes.is_slot_used(slot); });
+  }
+  pages_to_give_back_ = true;
+  return pages;
+}
+
+void StepLoop::store_cache() {
+  if (parts_.tier == nullptr) return;
+  collect_tier();
+  const memory::PagePool& pool = parts_.memory.pool();
+  memory::PrefixIndex& prefixes = parts_.memory.prefixes();
+  // The newest first, which are the beginnings; never in the place of one that was stored here.
+  uint32_t room = prefixes.slots();
+  for (PageId page = pool.oldest_cached(); page != kNoPage; page = pool.newer_cached(page)) {
+    if (prefixes.is_stored(page) && room > 0) --room;
+  }
+  for (PageId page = pool.newest_cached(); page != kNoPage && room > 0; page = pool.older_cached(page)) {
+    if (prefixes.is_stored(page)) continue;
+    if (parts_.tier->stores_free() == 0) {
+      parts_.tier->finish();
+      collect_tier();
+      if (parts_.tier->stores_free() == 0) break;  // it cannot be written
+    }
+    const std::optional<memory::SlotRef> slot = prefixes.store_beside(page);
+    if (!slot) break;
+    parts_.engine.save_page(page, parts_.tier->store(*slot));
+    --room;
+  }
+  parts_.tier->finish();
+  collect_tier();
+}
+
+}  // namespace inferd::daemon
