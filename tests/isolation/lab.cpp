@@ -43,7 +43,14 @@ Result<std::unique_ptr<Lab>> Lab::create(const LabOptions& options) {
   engine_options.pages = PageCount(options.pages == 0 ? full : options.pages);
   INFERD_ASSIGN(lab->engine_, lab->model_->start(engine_options));
   lab->memory_ = std::make_unique<memory::PagedMemory>(
-      memory::MemoryConfig{engine_options.pages, options.sequences, context});
+      memory::MemoryConfig{.pages = engine_options.pages,
+                           .sequences_max = options.sequences,
+                           .sequence_tokens_max = context,
+                           .tier_slots = options.tier_slots});
+  if (options.tier_slots > 0) {
+    lab->tier_ = std::make_unique<RamTier>(*lab->engine_, options.tier_lose_every);
+    lab->memory_->set_tier(lab->tier_.get());
+  }
   scheduler::SchedulerConfig config;
   config.step_tokens = options.step_tokens;
   config.step_logits = lab->options_.step_logits;
@@ -109,6 +116,16 @@ void Lab::submit(std::span<const Job> jobs, size_t index) {
   INFERD_CHECK(accepted.ok());
 }
 
+void Lab::drop_cached() {
+  memory_->drop_cached(UINT32_MAX, UINT32_MAX);
+  make_stores();
+}
+
+void Lab::make_stores() {
+  for (const memory::PageStore& store : memory_->stores()) tier_->store(store.slot, store.page);
+  memory_->stores().clear();
+}
+
 void Lab::announce_pages() {
   std::array<PageId, 64> pages;
   size_t count;
@@ -134,8 +151,11 @@ void Lab::keep_rows(const scheduler::BatchItem& item, std::span<const float> row
 void Lab::step(std::span<const Job> jobs, uint32_t step, std::vector<Record>& records) {
   scheduler::StepBudget budget = scheduler_->step_budget();
   budget.chunk_tokens_max = options_.chunk_tokens;
-  if (!scheduler_->plan(budget, plan_)) return;
+  const bool work = scheduler_->plan(budget, plan_);
+  make_stores();
+  if (!work) return;
   announce_pages();
+  for (const scheduler::PageLoad& load : plan_.loads) tier_->load(load.slot, load.page);
   if (on_plan) on_plan(plan_, step);
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (jobs[i].cancel_in_flight && jobs[i].cancel_step == step + 1 &&
@@ -143,7 +163,8 @@ void Lab::step(std::span<const Job> jobs, uint32_t step, std::vector<Record>& re
       records[i].finish = scheduler::FinishReason::kCancelled;
     }
   }
-  const std::span<const float> logits = engine_->run(plan_);
+  std::span<const float> logits;
+  if (!plan_.items.empty()) logits = engine_->run(plan_);
   const size_t vocabulary = info().vocabulary;
   sampled_.assign(plan_.items.size(), kNoToken);
   results_.assign(plan_.items.size(), {});
@@ -169,6 +190,7 @@ void Lab::step(std::span<const Job> jobs, uint32_t step, std::vector<Record>& re
     record.ids.insert(record.ids.end(), event.tokens.begin(), event.tokens.end());
     record.finish = event.finish;
     record.preemptions = event.stats.preemptions;
+    record.loaded_tokens = event.stats.loaded_tokens;
     record.cached_tokens = event.stats.cached_tokens;
   }
 #ifdef INFERD_VERIFY

@@ -15,6 +15,7 @@
 #include "engine/engine.h"
 #include "engine/sampling/sampler.h"
 #include "memory/paged_memory.h"
+#include "ram_tier.h"
 #include "scheduler/scheduler.h"
 
 namespace inferd::isolation {
@@ -44,6 +45,7 @@ struct Record {
   scheduler::FinishReason finish = scheduler::FinishReason::kNone;
   // No results: how it came about.
   uint32_t preemptions = 0;
+  uint32_t loaded_tokens = 0;
   uint32_t cached_tokens = 0;
 
   bool operator==(const Record& other) const {
@@ -64,6 +66,8 @@ struct LabOptions {
   uint32_t step_tokens = 512;  // computed in one step
   uint32_t step_logits = 0;    // 0: step_tokens
   uint32_t chunk_tokens = 0;   // longest chunk of a prompt; 0: as the step allows
+  uint32_t tier_slots = 0;       // pages that a next tier has room for; 0: there is none
+  uint32_t tier_lose_every = 0;  // of what is asked of it, every so many is lost; 0: nothing
 };
 
 class Lab {
@@ -86,12 +90,18 @@ class Lab {
   engine::EngineCounters counters() const { return engine_->counters(); }
   const memory::PagePool& pool() const { return memory_->pool(); }
   scheduler::Scheduler& scheduler() { return *scheduler_; }
+  // Pages that came back from the next tier.
+  uint64_t tier_loads() const { return tier_ == nullptr ? 0 : tier_->loads; }
+  memory::PrefixIndex& prefixes() { return memory_->prefixes(); }
+  // Everything cached leaves the pool, for the next tier if there is one.
+  void drop_cached();
 
  private:
   Lab() = default;
   void submit(std::span<const Job> jobs, size_t index);
   void step(std::span<const Job> jobs, uint32_t step, std::vector<Record>& records);
   void announce_pages();
+  void make_stores();
   void keep_rows(const scheduler::BatchItem& item, std::span<const float> rows,
                  Record& record) const;
   size_t index_of(SequenceId sequence) const { return sequence.value - sequence_base_; }
@@ -100,6 +110,7 @@ class Lab {
   ManualClock clock_;
   std::unique_ptr<engine::LoadedModel> model_;
   std::unique_ptr<engine::Engine> engine_;
+  std::unique_ptr<RamTier> tier_;
   std::unique_ptr<memory::PagedMemory> memory_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   std::unique_ptr<engine::Sampler> sampler_;
