@@ -28,8 +28,6 @@ constexpr int64_t kMillisecondNs = 1'000'000;
 // While loading or draining, the service manager is asked for so much more time, and asked again
 // twice as often.
 constexpr seconds kExtension{20};
-// Pages on their way to the disk or back.
-constexpr uint64_t kTierBufferBytes = 32ull << 20;
 constexpr uint64_t kTierSlotsMax = 1ull << 30;
 
 void notify(const std::string& state) { ::sd_notify(0, state.c_str()); }
@@ -202,8 +200,7 @@ Result<void> Daemon::open_tier() {
   options.keep_file = config_.memory.disk_keep;
   options.page_bytes = model_info_.page_bytes;
   options.slots = static_cast<uint32_t>(slots);
-  options.buffers = static_cast<uint32_t>(
-      std::clamp<uint64_t>(kTierBufferBytes / model_info_.page_bytes.value, 4, 64));
+  options.buffers = config_.scheduler.step_tokens / kPageTokens + config_.scheduler.max_sequences;
   INFERD_ASSIGN(tier_, DiskTier::open(options, clock_, [this] { mailbox_->post([](StepLoop&) {}); }));
   log_info("disk for pages: " + format_bytes(config_.memory.disk) + " in " + options.path + ", " +
            std::to_string(slots) + " pages");

@@ -102,7 +102,7 @@ DiskTier::~DiskTier() {
 // ---- the engine thread ----
 
 uint32_t DiskTier::stores_free() const {
-  if (clock_.now_ns() < stores_again_ns_) return 0;
+  if (!accepts_stores()) return 0;
   return static_cast<uint32_t>(std::count_if(stores_.begin(), stores_.end(), [](const Buffer& b) {
     return b.state == BufferState::kFree;
   }));

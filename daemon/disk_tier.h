@@ -35,7 +35,9 @@ struct DiskTierOptions {
   bool keep_file = false;  // else it has no name from the start, and is gone with the process
   Bytes page_bytes{0};     // a multiple of 4096
   uint32_t slots = 0;
-  uint32_t buffers = 16;   // pages on their way, in each direction
+  // Pages on their way, in each direction: enough for all that one step may push out of the pool, for where a
+  // page cannot be stored, those that follow it are lost with it.
+  uint32_t buffers = 16;
   int64_t patience_ns = 2'000'000'000;  // a fetch that takes longer is not waited for
 };
 
@@ -76,6 +78,8 @@ class DiskTier final : public memory::PageTier {
   void submit();
   // The plan's loads are made: their buffers are free.
   void end_loads();
+  // False for a while after something could not be written: nothing can be stored then, however long one waits.
+  bool accepts_stores() const { return clock_.now_ns() >= stores_again_ns_; }
   // Takes in what was done. Returns slots whose content is gone, until it returns none.
   std::optional<memory::SlotRef> take_lost();
   // Overwrites nothing, but gives the disk space of all slots back that `is_used` denies, so that their

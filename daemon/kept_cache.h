@@ -22,8 +22,8 @@ namespace inferd::daemon {
 inline constexpr const char* kTierFileName = "pages";
 inline constexpr const char* kTierIndexName = "index";
 
-// Makes the directory, with mode 0700, if it is not there. Errors: kNotFound (its parent), kPermissionDenied
-// (also for one that others may write to), kIo.
+// Makes the directory, with mode 0700, if it is not there. Errors: kIo (its parent is not there), kPermissionDenied
+// (also for one that others may write to).
 Result<void> prepare_tier_directory(const std::string& directory);
 
 // Reads and removes the index. Without one, or where what it describes cannot be used by this model and these

@@ -59,6 +59,7 @@ bool StepLoop::turn(bool may_block) {
   const bool drained_some = drain_sessions();
   update_flows();
   drop_idle_cache(parts_.clock.now_ns());
+  go_on_relieving();
   refuse_overdue();
   const bool stepped = step();
   flush_sessions();

@@ -106,7 +106,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void begin_drain(std::optional<int64_t> deadline_ns);
   void set_limits(const StepLoopLimits& limits);
   // Memory is short: drops half of the cached pages, those let go first, and gives all idle pages back to
-  // the operating system. Returns how many went back.
+  // the operating system. Returns how many went back; with a next tier, more follow as it takes them.
   PageCount relieve_memory();
   // Forgets the cached prefixes of one domain, or of all, in both tiers; nothing of them is left on disk.
   // Returns how many pages they took.
@@ -193,6 +193,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   PageCount give_back_idle_pages();
   int64_t cache_due_ns() const;
   void drop_idle_cache(int64_t now_ns);
+  uint32_t drop_cached(uint32_t before_s, uint32_t count_max);
+  void go_on_relieving();
 
   StepLoopParts parts_;
   StepLoopLimits limits_;
@@ -231,6 +233,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::optional<int64_t> drain_deadline_ns_;
   bool stopped_ = false;
   bool pages_to_give_back_ = false;
+  uint32_t relief_left_ = 0;  // cached pages that are still to be dropped, for memory was short
   int64_t idle_since_ns_ = 0;  // 0: not idle
   bool work_left_ = false;     // somebody's submissions were not all drained
 };

@@ -131,19 +131,34 @@ void StepLoop::drop_idle_cache(int64_t now_ns) {
   parts_.memory.pool().set_now(static_cast<uint32_t>(now_ns / kSecondNs));
   if (now_ns < cache_due_ns()) return;
   const auto before_s = static_cast<uint32_t>((now_ns - limits_.cache_idle_ns) / kSecondNs);
-  // With a next tier, as many as it can take at once; the rest later.
-  const uint32_t stores_free = parts_.tier == nullptr ? 0 : parts_.tier->stores_free();
-  const uint32_t count_max = stores_free == 0 ? kPagesATurn : stores_free;
-  if (parts_.memory.drop_cached(before_s, count_max) > 0) pages_to_give_back_ = true;
+  if (drop_cached(before_s, kPagesATurn) > 0) pages_to_give_back_ = true;
+}
+
+// With a next tier, no more than it can take at once; the rest follows when it has.
+uint32_t StepLoop::drop_cached(uint32_t before_s, uint32_t count_max) {
+  if (parts_.tier != nullptr && parts_.tier->accepts_stores()) {
+    count_max = std::min(count_max, parts_.tier->stores_free());
+  }
+  const uint32_t count = parts_.memory.drop_cached(before_s, count_max);
   make_stores();
+  return count;
 }
 
 PageCount StepLoop::relieve_memory() {
   ++counters_.memory_shortages;
   const uint32_t cached = parts_.memory.pool().counts().cached.value;
-  parts_.memory.drop_cached(UINT32_MAX, (cached + 1) / 2);
-  make_stores();
+  relief_left_ = (cached + 1) / 2;
+  relief_left_ -= drop_cached(UINT32_MAX, relief_left_);
   return give_back_idle_pages();
+}
+
+void StepLoop::go_on_relieving() {
+  if (relief_left_ == 0) return;
+  const uint32_t cached = parts_.memory.pool().counts().cached.value;
+  relief_left_ = std::min(relief_left_, cached);
+  const uint32_t count = drop_cached(UINT32_MAX, relief_left_);
+  relief_left_ -= count;
+  if (count > 0) give_back_idle_pages();
 }
 
 PageCount StepLoop::give_back_idle_pages() {

@@ -131,22 +131,27 @@ struct LoopOptions {
   uint32_t step_tokens = 64;
   uint32_t queue = 64;
   uint32_t sequences_per_session = 8;
+  uint32_t tier_slots = 0;
 };
 
 class LoopFixture : public StepLoopObserver {
  public:
   explicit LoopFixture(LoopOptions options = {})
       : options_(options), mailbox(std::move(EngineMailbox::create()).value()),
-        memory({PageCount(options.pages), options.sequences_max, options.context_tokens}),
+        memory({.pages = PageCount(options.pages),
+                .sequences_max = options.sequences_max,
+                .sequence_tokens_max = options.context_tokens,
+                .tier_slots = options.tier_slots}),
         scheduler(config(options), memory, clock),
         engine(PageCount(options.pages), options.step_tokens, options.sequences_max) {
-    StepLoopLimits limits;
-    limits.sequences_per_session = options.sequences_per_session;
-    limits.running_max = options.sequences_max;
-    loop = std::move(StepLoop::create(
-                         {engine, scheduler, memory, mailbox, clock, *this, {kFakeEnd}}, limits))
-               .value();
+    make_loop(nullptr);
     clock.advance_ns(1);
+  }
+
+  // Before any client connects.
+  void attach_tier(DiskTier& tier) {
+    memory.set_tier(&tier);
+    make_loop(&tier);
   }
 
   FakeClient connect(uint32_t uid = 1000, ipc::Geometry* geometry = nullptr,
@@ -187,8 +192,18 @@ class LoopFixture : public StepLoopObserver {
   void on_session_ended(SessionId session, const Error& reason) override {
     ended.emplace_back(session, reason);
   }
+  void on_tier_trouble(const Error& error) override { troubles.push_back(error); }
 
  private:
+  void make_loop(DiskTier* tier) {
+    StepLoopLimits limits;
+    limits.sequences_per_session = options_.sequences_per_session;
+    limits.running_max = options_.sequences_max;
+    loop.reset();
+    loop = std::move(StepLoop::create({engine, scheduler, memory, mailbox, clock, *this, {kFakeEnd}, tier},
+                                      limits))
+               .value();
+  }
   static scheduler::SchedulerConfig config(const LoopOptions& options) {
     scheduler::SchedulerConfig config;
     config.step_tokens = options.step_tokens;
@@ -208,6 +223,7 @@ class LoopFixture : public StepLoopObserver {
   scheduler::Scheduler scheduler;
   FakeEngine engine;
   std::vector<std::pair<SessionId, Error>> ended;
+  std::vector<Error> troubles;
   std::unique_ptr<StepLoop> loop;
 };
 
