@@ -37,6 +37,21 @@ interface org.inferd.Control
 # KV pages of the pool, by what they are used for
 type Pages (total: int, free: int, live: int, cached: int)
 
+# Pages on disk: room for slots, of which used hold something. lost ones were damaged, failed ones could not be
+# written; both were computed again where they were needed
+type Disk (
+  slots: int,
+  used: int,
+  pages_stored: int,
+  pages_loaded: int,
+  pages_lost: int,
+  store_failures: int
+)
+
+# Cached prefixes of one domain, user:UID or shared:NAME: pages in all, and how many of them are on disk, be it that
+# they are in memory too
+type CachedPages (domain: string, pages: int, stored: int)
+
 # Tokens since the daemon started
 type Tokens (prompt: int, computed: int, cached: int, generated: int)
 
@@ -135,6 +150,7 @@ method Status() -> (
   uptime_s: float,
   models: []string,
   pages: Pages,
+  disk: Disk,
   sequences: int,
   sessions: int,
   tokens: Tokens
@@ -174,6 +190,13 @@ method Cancel(sequence: int) -> ()
 # Changes how urgent a sequence of the caller is, and tells what it is now. A more urgent priority, a lower
 # nice, and other users' sequences are for administrators
 method Renice(sequence: int, priority: ?string, nice: ?int) -> (priority: string, nice: int)
+
+# The caller's own cached prefixes; those of all domains for an administrator
+method CacheStat() -> (domains: []CachedPages)
+
+# Forgets the cached prefixes of a domain, and erases what is on disk of it. Without a domain: the caller's own, for an
+# administrator all. Other domains are for administrators
+method CacheFlush(domain: ?string) -> (pages: int)
 
 # Walks every invariant of the daemon. Administrators only, as all that follows
 method Verify() -> (ok: bool, violations: []string)

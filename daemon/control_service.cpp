@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "daemon/control_figures.h"
+#include "daemon/control_errors.h"
 #include "daemon/control_interface.h"
 #include "daemon/metrics_text.h"
 #include "daemon/step_loop.h"
@@ -18,27 +19,6 @@ namespace inferd::daemon {
 namespace {
 
 double seconds(int64_t ns) { return static_cast<double>(ns) / 1e9; }
-
-std::string error_name(ErrorCode code) {
-  const auto name = [&]() -> std::string_view {
-    switch (code) {
-      case ErrorCode::kNotFound: return "NotFound";
-      case ErrorCode::kPermissionDenied: return "PermissionDenied";
-      case ErrorCode::kInvalidArgument: return "InvalidArgument";
-      case ErrorCode::kUnavailable: return "Unavailable";
-      default: return "Failed";
-    }
-  };
-  return std::string(kControlInterface) + "." + std::string(name());
-}
-
-std::string service_error(std::string_view name, const Json& parameters) {
-  return encode_control_error(std::string(kServiceInterface) + "." + std::string(name), parameters);
-}
-
-std::string control_error(const Error& error) {
-  return encode_control_error(error_name(error.code()), {{"message", error.message()}});
-}
 
 Json json_of(const engine::ModelInfo& model) {
   return {{"name", model.name},
@@ -112,6 +92,8 @@ const std::vector<ControlService::MethodSpec>& ControlService::methods() {
       {"Vmstat", &ControlService::vmstat, false, {}},
       {"Cancel", &ControlService::cancel, false, {"sequence"}},
       {"Renice", &ControlService::renice, false, {"sequence", "priority", "nice"}},
+      {"CacheStat", &ControlService::cache_stat, false, {}},
+      {"CacheFlush", &ControlService::cache_flush, false, {"domain"}},
       {"Verify", &ControlService::verify, true, {}},
       {"Drain", &ControlService::drain, true, {}},
       {"Reload", &ControlService::reload, true, {}},
@@ -226,6 +208,13 @@ void ControlService::status(const Call& call) {
            {"free", (pages.free + pages.reserved).value},
            {"live", pages.live().value},
            {"cached", pages.cached.value}}},
+         {"disk",
+          {{"slots", snapshot.disk.slots},
+           {"used", snapshot.disk.used},
+           {"pages_stored", snapshot.disk.counters.pages_stored},
+           {"pages_loaded", snapshot.disk.counters.pages_loaded},
+           {"pages_lost", snapshot.disk.counters.pages_lost},
+           {"store_failures", snapshot.disk.counters.store_failures}}},
          {"sequences", sequences},
          {"sessions", sessions},
          {"tokens",

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/ids.h"
 #include "daemon/accounts.h"
+#include "daemon/cache_domains.h"
 #include "daemon/config.h"
 #include "daemon/control_codec.h"
 #include "daemon/engine_mailbox.h"
@@ -33,6 +34,7 @@ class ControlHost {
   virtual void start_drain() = 0;
   virtual Result<ReloadReport> reload() = 0;
   virtual void change_log_level(std::string_view level) = 0;
+  virtual const CacheDomains& cache_domains() const = 0;
 };
 
 class ControlService {
@@ -76,6 +78,8 @@ class ControlService {
   void vmstat(const Call& call);
   void cancel(const Call& call);
   void renice(const Call& call);
+  void cache_stat(const Call& call);   // control_cache.cpp
+  void cache_flush(const Call& call);  // control_cache.cpp
   void verify(const Call& call);
   void drain(const Call& call);
   void reload(const Call& call);

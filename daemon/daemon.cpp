@@ -172,7 +172,7 @@ Result<void> Daemon::open_tier() {
   if (tier_directory_ == "auto") tier_directory_ = managed != nullptr ? managed : "";
   if (config_.memory.disk.value == 0) {
     // What an earlier configuration left there is nobody's any more.
-    if (!tier_directory_.empty()) remove_kept(tier_directory_);
+    if (!tier_directory_.empty()) remove_unused(tier_directory_);
     return {};
   }
   if (tier_directory_.empty()) {
@@ -190,7 +190,7 @@ Result<void> Daemon::open_tier() {
   if (!config_.memory.prefix_cache) {
     log_warn("[memory] disk is of no use with prefix_cache = false: only cached prefixes go there");
   }
-  INFERD_TRY(prepare_tier_directory(tier_directory_));
+  INFERD_ASSIGN(tier_lock_, take_tier_directory(tier_directory_));
   KeptIndex kept = take_kept_index(tier_directory_, model_info_);
   if (!kept.why.empty()) log_warn("cached pages of the last run are not used: " + kept.why);
   if (config_.memory.disk_keep) kept_ = std::move(kept.index);

@@ -50,6 +50,7 @@ class Daemon final : private StepLoopObserver, private ControlHost {
   void start_drain() override;
   Result<ReloadReport> reload() override;
   void change_log_level(std::string_view level) override;
+  const CacheDomains& cache_domains() const override { return cache_domains_; }
 
   Result<std::optional<LoadedEverything>> load_with_progress();
   Result<void> make_engine(LoadedEverything loaded);
@@ -81,6 +82,7 @@ class Daemon final : private StepLoopObserver, private ControlHost {
   std::optional<EngineMailbox> mailbox_;
   CacheDomains cache_domains_;
   std::string tier_directory_;
+  UniqueFd tier_lock_;
   std::optional<TierIndex> kept_;   // from the start on, until it is put back
   std::unique_ptr<DiskTier> tier_;  // its thread rings the mailbox
   std::unique_ptr<memory::PagedMemory> memory_;

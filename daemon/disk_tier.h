@@ -57,8 +57,8 @@ struct StoredPage {
 
 class DiskTier final : public memory::PageTier {
  public:
-  // `wake` is called on the tier's own thread when something was done. Errors: kPermissionDenied, kNotFound,
-  // kIo; kUnavailable if another daemon has the file.
+  // `wake` is called on the tier's own thread when something was done. Errors: kPermissionDenied, kIo;
+  // kUnavailable if another daemon has the file.
   static Result<std::unique_ptr<DiskTier>> open(const DiskTierOptions& options, const Clock& clock,
                                                 std::function<void()> wake);
   ~DiskTier() override;

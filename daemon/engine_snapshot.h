@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "daemon/disk_tier.h"
 #include "daemon/histogram.h"
 #include "daemon/pressure.h"
 #include "engine/engine.h"
@@ -60,9 +61,24 @@ struct SessionEntry {
   int64_t age_ns = 0;
 };
 
+// Of the next tier; all 0 without one.
+struct DiskFigures {
+  uint32_t slots = 0;
+  uint32_t used = 0;
+  DiskTierCounters counters;
+};
+
+// Cached prefixes of one domain.
+struct CacheDomainFigures {
+  CacheDomain domain;
+  uint32_t pages = 0;   // nodes of the index
+  uint32_t stored = 0;  // of those, the ones that are in the next tier
+};
+
 struct EngineSnapshot {
   scheduler::SchedulerStats scheduler;
   memory::PageCounts pages;
+  DiskFigures disk;
   LoopCounters loop;
   engine::EngineCounters engine;
   PressureFigures pressure;

@@ -1,13 +1,12 @@
 #include "daemon/kept_cache.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <unordered_map>
-
-#include "base/unique_fd.h"
 
 namespace inferd::daemon {
 
@@ -50,21 +49,26 @@ Result<void> write_whole(int file, std::span<const std::byte> bytes) {
 
 }  // namespace
 
-Result<void> prepare_tier_directory(const std::string& directory) {
+Result<UniqueFd> take_tier_directory(const std::string& directory) {
   if (::mkdir(directory.c_str(), 0700) != 0 && errno != EEXIST) {
     return errno_error("cannot make the directory '" + directory + "' for cached pages", errno);
   }
+  UniqueFd taken(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct stat status {};
-  if (::stat(directory.c_str(), &status) != 0) {
+  if (!taken || ::fstat(taken.get(), &status) != 0) {
     return errno_error("cannot look at the directory '" + directory + "' for cached pages", errno);
   }
   const bool others_write = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-  if (!S_ISDIR(status.st_mode) || status.st_uid != ::geteuid() || others_write) {
+  if (status.st_uid != ::geteuid() || others_write) {
     return Error(ErrorCode::kPermissionDenied,
                  "'" + directory + "' must be a directory of the daemon's own user that nobody else can "
                  "write to; name such a one with [memory] disk_path");
   }
-  return {};
+  if (::flock(taken.get(), LOCK_EX | LOCK_NB) != 0) {
+    return Error(ErrorCode::kUnavailable, "another daemon keeps its cached pages in '" + directory +
+                                              "'; give each one a [memory] disk_path of its own");
+  }
+  return taken;
 }
 
 KeptIndex take_kept_index(const std::string& directory, const engine::ModelInfo& model) {
@@ -86,6 +90,14 @@ KeptIndex take_kept_index(const std::string& directory, const engine::ModelInfo&
 void remove_kept(const std::string& directory) {
   ::unlink(in_directory(directory, kTierIndexName).c_str());
   ::unlink(in_directory(directory, kTierFileName).c_str());
+}
+
+void remove_unused(const std::string& directory) {
+  if (::access(in_directory(directory, kTierFileName).c_str(), F_OK) != 0 &&
+      ::access(in_directory(directory, kTierIndexName).c_str(), F_OK) != 0) {
+    return;
+  }
+  if (const Result<UniqueFd> taken = take_tier_directory(directory); taken.ok()) remove_kept(directory);
 }
 
 uint32_t restore_kept(const TierIndex& index, const CacheDomains& domains,

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "base/unique_fd.h"
 #include "daemon/cache_domains.h"
 #include "daemon/disk_tier.h"
 #include "daemon/tier_index.h"
@@ -22,9 +23,10 @@ namespace inferd::daemon {
 inline constexpr const char* kTierFileName = "pages";
 inline constexpr const char* kTierIndexName = "index";
 
-// Makes the directory, with mode 0700, if it is not there. Errors: kIo (its parent is not there), kPermissionDenied
-// (also for one that others may write to).
-Result<void> prepare_tier_directory(const std::string& directory);
+// Makes the directory, with mode 0700, if it is not there, and takes it for this daemon as long as the descriptor
+// is open. Errors: kIo (its parent is not there), kPermissionDenied (also for one that others may write to),
+// kUnavailable (another daemon has it).
+Result<UniqueFd> take_tier_directory(const std::string& directory);
 
 // Reads and removes the index. Without one, or where what it describes cannot be used by this model and these
 // numerics, there is none, and `why` says so in a sentence (empty: there was none).
@@ -34,8 +36,10 @@ struct KeptIndex {
 };
 KeptIndex take_kept_index(const std::string& directory, const engine::ModelInfo& model);
 
-// Removes index and pages, as far as they are there.
+// Removes index and pages, as far as they are there. The directory is taken.
 void remove_kept(const std::string& directory);
+// The same for a directory that is not to be used, unless another daemon uses it.
+void remove_unused(const std::string& directory);
 
 // Puts what the index names back into the prefix index, as far as there is room and its domains exist.
 // Returns how many pages.

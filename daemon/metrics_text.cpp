@@ -218,6 +218,13 @@ std::string metrics_text(const EngineSnapshot& snapshot, const AccountsSnapshot&
             loop.memory_shortages);
   out.count("inferd_pages_given_back_total", "Idle pages whose memory went back to the system.",
             loop.pages_given_back);
+  out.by_label("inferd_disk_pages", "gauge", "Pages that the file on disk has room for.", "state",
+               {{"used", snapshot.disk.used}, {"free", snapshot.disk.slots - snapshot.disk.used}});
+  out.by_label("inferd_disk_pages_total", "counter", "Pages on their way to disk and back.", "event",
+               {{"stored", snapshot.disk.counters.pages_stored},
+                {"loaded", snapshot.disk.counters.pages_loaded},
+                {"lost", snapshot.disk.counters.pages_lost},
+                {"store_failed", snapshot.disk.counters.store_failures}});
   out.count("inferd_weight_reads_total", "Weight matrices read from memory.",
             snapshot.engine.weight_reads);
   out.histogram("inferd_step_seconds", "Time of one step, model and sampling.", loop.step);

@@ -114,6 +114,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // After the loop has ended: everything that is cached goes to the next tier, as far as there is room, so
   // that it can be found after a restart. Blocks until it is written.
   void store_cache();
+  // O(pages in the index).
+  std::vector<CacheDomainFigures> cache_figures() const;
   EngineSnapshot snapshot() const;
   // Figures by client and by user.
   AccountsSnapshot accounts() const;

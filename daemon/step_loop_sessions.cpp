@@ -180,6 +180,9 @@ EngineSnapshot StepLoop::snapshot() const {
   EngineSnapshot snapshot;
   snapshot.scheduler = parts_.scheduler.stats();
   snapshot.pages = parts_.memory.pool().counts();
+  snapshot.disk.slots = parts_.memory.prefixes().slots();
+  snapshot.disk.used = parts_.memory.prefixes().slots_used();
+  if (parts_.tier != nullptr) snapshot.disk.counters = parts_.tier->counters();
   snapshot.loop = counters_;
   snapshot.engine = parts_.engine.counters();
   snapshot.draining = draining_;

@@ -58,6 +58,16 @@ uint32_t StepLoop::flush_cache(std::optional<CacheDomain> domain) {
   return pages;
 }
 
+std::vector<CacheDomainFigures> StepLoop::cache_figures() const {
+  std::vector<CacheDomainFigures> figures;
+  parts_.memory.prefixes().visit_nodes([&figures](CacheDomain domain, bool stored) {
+    if (figures.empty() || figures.back().domain != domain) figures.push_back({domain});
+    ++figures.back().pages;
+    figures.back().stored += stored ? 1 : 0;
+  });
+  return figures;
+}
+
 void StepLoop::store_cache() {
   if (parts_.tier == nullptr) return;
   collect_tier();

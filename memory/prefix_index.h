@@ -134,6 +134,9 @@ class PrefixIndex {
   bool is_stored(PageId page) const { return nodes_[node_of(page)].slot != kNoIndex; }
   size_t layout_bytes() const;
 
+  // Tells `visit` of every node (domain, whether it is in the next tier), domain after domain.
+  template <typename Visit>
+  void visit_nodes(Visit visit) const;
   // For those who keep the next tier over a restart. `visit` is told of every node that has a slot and whose
   // ancestors all have one, parents before children: (number, parent's number or kNoIndex, domain, slot, tokens).
   template <typename Visit>
@@ -165,6 +168,9 @@ class PrefixIndex {
   }
   size_t walk_stored(uint32_t node, std::span<const TokenId> tokens,
                      std::span<SlotRef> slots) const;
+  // Every node, parents before children; below those for which `enter` returns false it does not go.
+  template <typename Enter>
+  void walk(Enter enter) const;
   uint32_t acquire_node();
   uint32_t add_node(uint32_t parent, std::span<const TokenId> tokens);
   bool make_slot_free();
@@ -192,19 +198,34 @@ class PrefixIndex {
 };
 
 template <typename Visit>
+void PrefixIndex::visit_nodes(Visit visit) const {
+  walk([&](uint32_t node, CacheDomain domain) {
+    visit(domain, nodes_[node].slot != kNoIndex);
+    return true;
+  });
+}
+
+template <typename Visit>
 void PrefixIndex::visit_stored(Visit visit) const {
+  walk([&](uint32_t node, CacheDomain domain) {
+    const bool stored = nodes_[node].slot != kNoIndex;
+    if (stored) {
+      const uint32_t parent = is_root(nodes_[node].parent) ? kNoIndex : nodes_[node].parent;
+      visit(node, parent, domain, slots_.ref(nodes_[node].slot),
+            std::span<const TokenId>(nodes_[node].tokens));
+    }
+    return stored;
+  });
+}
+
+template <typename Enter>
+void PrefixIndex::walk(Enter enter) const {
   for (uint32_t i = 0; i < domains_.size(); ++i) {
     if (domains_[i].value == 0) continue;
     const uint32_t root = nodes_max() + i;
     uint32_t node = nodes_[root].first_child;
     while (node != kNoIndex) {
-      const bool stored = nodes_[node].slot != kNoIndex;
-      if (stored) {
-        const uint32_t parent = is_root(nodes_[node].parent) ? kNoIndex : nodes_[node].parent;
-        visit(node, parent, domains_[i], slots_.ref(nodes_[node].slot),
-              std::span<const TokenId>(nodes_[node].tokens));
-      }
-      if (stored && nodes_[node].first_child != kNoIndex) {
+      if (enter(node, domains_[i]) && nodes_[node].first_child != kNoIndex) {
         node = nodes_[node].first_child;
         continue;
       }

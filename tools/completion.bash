@@ -26,6 +26,8 @@ _inferctl() {
     words=$(inferctl --help 2>/dev/null | sed -n 's/^  \([a-z-]*\) .*/\1/p')
   elif [[ $current == -* ]]; then
     words=$(inferctl "$command" --help 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p')
+  elif [ "$command" = cache ]; then
+    words="stat flush"
   elif [ "$command" = log-level ]; then
     words="trace debug info warn error off"
   else

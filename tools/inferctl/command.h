@@ -51,6 +51,7 @@ const Command& top_command();
 const Command& vmstat_command();
 const Command& cancel_command();
 const Command& renice_command();
+const Command& cache_command();
 const Command& verify_command();
 const Command& drain_command();
 const Command& reload_command();

@@ -16,12 +16,12 @@
 namespace inferd::inferctl {
 namespace {
 
-std::array<const Command*, 17> all_commands() {
+std::array<const Command*, 18> all_commands() {
   return {&run_command(),       &chat_command(),     &status_command(),   &list_command(),
           &ps_command(),        &top_command(),      &vmstat_command(),   &cancel_command(),
-          &renice_command(),    &verify_command(),   &drain_command(),    &reload_command(),
-          &log_level_command(), &metrics_command(),  &tokenize_command(), &detokenize_command(),
-          &template_command()};
+          &renice_command(),    &cache_command(),    &verify_command(),   &drain_command(),
+          &reload_command(),    &log_level_command(), &metrics_command(), &tokenize_command(),
+          &detokenize_command(), &template_command()};
 }
 
 const Command* find_command(std::string_view name) {

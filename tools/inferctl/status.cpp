@@ -46,6 +46,12 @@ Result<ExitCode> status(const Arguments& arguments) {
   print_line("sequences", field(reply, "sequences"));
   print_line("pages", field(pages, "total") + " in all: " + field(pages, "live") + " live, " +
                           field(pages, "cached") + " cached, " + field(pages, "free") + " free");
+  const ordered_json disk = reply.value("disk", ordered_json::object());
+  if (number_field(disk, "slots") > 0) {
+    print_line("disk", field(disk, "slots") + " pages in all: " + field(disk, "used") + " used; " +
+                           field(disk, "pages_stored") + " stored, " + field(disk, "pages_loaded") +
+                           " loaded, " + field(disk, "pages_lost") + " lost");
+  }
   print_line("tokens", field(tokens, "prompt") + " in prompts (" + field(tokens, "computed") +
                            " computed, " + field(tokens, "cached") + " cached), " +
                            field(tokens, "generated") + " generated");

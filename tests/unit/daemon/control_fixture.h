@@ -23,6 +23,9 @@ class FakeHost final : public ControlHost {
     return report;
   }
   void change_log_level(std::string_view level) override { levels.emplace_back(level); }
+  const CacheDomains& cache_domains() const override { return domains; }
+
+  CacheDomains domains;
 
   int drains = 0;
   std::string mistake;

@@ -268,6 +268,38 @@ TEST_F(ControlServiceTest, AOnewayCallIsDoneAndNotAnswered) {
   EXPECT_EQ(raw(R"({"method":"org.inferd.Control.Status","oneway":true})"), "");
 }
 
+TEST_F(ControlServiceTest, CachedPrefixesAreShownToAndFlushedByTheirOwner) {
+  FakeClient ann = fixture_.engine.connect(1001);
+  FakeClient bob = fixture_.engine.connect(1002);
+  ann.submit(prompt_of(64), 2);
+  bob.submit(prompt_of(32), 2);
+  for (int i = 0; i < 5; ++i) fixture_.pump();
+  const auto pages = [&](uint32_t caller) {
+    std::map<std::string, int> found;
+    for (const Json& one : control("CacheStat", {}, caller).at("domains")) {
+      found[one.at("domain")] = one.at("pages");
+      EXPECT_EQ(one.at("stored"), 0);
+    }
+    return found;
+  };
+  using Pages = std::map<std::string, int>;
+  EXPECT_EQ(pages(kAdmin), (Pages{{"user:1001", 4}, {"user:1002", 2}}));
+  EXPECT_EQ(pages(1001), (Pages{{"user:1001", 4}}));
+  EXPECT_EQ(pages(1003), Pages{});
+
+  EXPECT_EQ(call("org.inferd.Control.CacheFlush", {{"domain", "user:1002"}}, 1001).at("error"),
+            "org.inferd.Control.PermissionDenied");
+  EXPECT_EQ(call("org.inferd.Control.CacheFlush", {{"domain", "nobody"}}, 1001).at("error"),
+            "org.inferd.Control.NotFound");
+  EXPECT_EQ(call("org.inferd.Control.CacheFlush", {{"domain", 7}}, 1001).at("error"),
+            "org.varlink.service.InvalidParameter");
+  EXPECT_EQ(control("CacheFlush", {}, 1001).at("pages"), 4);
+  EXPECT_EQ(pages(kAdmin), (Pages{{"user:1002", 2}}));
+  EXPECT_EQ(control("CacheFlush", {{"domain", "user:1001"}}, kAdmin).at("pages"), 0);
+  EXPECT_EQ(control("CacheFlush", {}, kAdmin).at("pages"), 2);
+  EXPECT_EQ(pages(kAdmin), Pages{});
+}
+
 TEST_F(ControlServiceTest, EveryMethodOfItsDescriptionIsThere) {
   const Json info = call("org.varlink.service.GetInfo", {}, 1001);
   EXPECT_EQ(info.at("product"), "inferd");
@@ -283,7 +315,7 @@ TEST_F(ControlServiceTest, EveryMethodOfItsDescriptionIsThere) {
       ++methods;
     }
   }
-  EXPECT_EQ(methods, 14u);
+  EXPECT_EQ(methods, 16u);
 }
 
 }  // namespace

@@ -133,14 +133,22 @@ TEST_F(KeptCache, ALinkIsNotFollowed) {
 
 TEST_F(KeptCache, ADirectoryThatOthersCanWriteToIsRefused) {
   const std::string made = directory_.path() + "/made";
-  ASSERT_TRUE(prepare_tier_directory(made).ok());
+  {
+    const Result<UniqueFd> taken = take_tier_directory(made);
+    ASSERT_TRUE(taken.ok());
+    EXPECT_EQ(take_tier_directory(made).error().code(), ErrorCode::kUnavailable);
+    std::ofstream(made + "/" + kTierFileName) << "pages";
+    remove_unused(made);
+    EXPECT_EQ(::access((made + "/" + kTierFileName).c_str(), F_OK), 0);
+  }
+  remove_unused(made);
+  EXPECT_NE(::access((made + "/" + kTierFileName).c_str(), F_OK), 0);
   struct stat status {};
   ASSERT_EQ(::stat(made.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700u);
-  ASSERT_TRUE(prepare_tier_directory(made).ok());
   ASSERT_EQ(::chmod(made.c_str(), 0777), 0);
-  EXPECT_EQ(prepare_tier_directory(made).error().code(), ErrorCode::kPermissionDenied);
-  EXPECT_FALSE(prepare_tier_directory(made + "/not/there").ok());
+  EXPECT_EQ(take_tier_directory(made).error().code(), ErrorCode::kPermissionDenied);
+  EXPECT_FALSE(take_tier_directory(made + "/not/there").ok());
 }
 
 TEST_F(KeptCache, IsPutBackAsFarAsItFitsAndItsDomainsExist) {
