@@ -28,6 +28,8 @@ constexpr int64_t kMillisecondNs = 1'000'000;
 // While loading or draining, the service manager is asked for so much more time, and asked again
 // twice as often.
 constexpr seconds kExtension{20};
+// Requests may wait, but not for nothing: see StepLoop::stuck_for_ns().
+constexpr int64_t kStuckNs = 30'000 * kMillisecondNs;
 constexpr uint64_t kTierSlotsMax = 1ull << 30;
 
 void notify(const std::string& state) { ::sd_notify(0, state.c_str()); }
@@ -358,9 +360,18 @@ void Daemon::extend_stop_timeout() {
 void Daemon::feed_watchdog() {
   uint64_t timeout_us = 0;
   if (::sd_watchdog_enabled(0, &timeout_us) <= 0) return;
-  // The engine answers between two steps: a step that hangs lets the watchdog bite.
-  mailbox_->post([this](StepLoop&) {
-    notify("WATCHDOG=1");
+  // The engine answers between two steps: a step that hangs lets the watchdog bite. So does a scheduler that
+  // finds nothing to do for those who wait.
+  mailbox_->post([this](StepLoop& loop) {
+    if (loop.stuck_for_ns() < kStuckNs) {
+      notify("WATCHDOG=1");
+    } else {
+      const std::string seconds = in_seconds(loop.stuck_for_ns());
+      boost::asio::post(io_, [seconds] {
+        log_error("requests wait, but for " + seconds + " no step could be planned for any of them; this is a "
+                  "fault of the daemon. inferctl verify may tell more, and inferctl ps who waits");
+      });
+    }
     boost::asio::post(io_, [this] {
       uint64_t period_us = 0;
       if (::sd_watchdog_enabled(0, &period_us) <= 0) return;

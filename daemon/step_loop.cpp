@@ -172,6 +172,7 @@ bool StepLoop::step() {
   pressure_.observe(parts_.clock.now_ns(), parts_.scheduler.waits());
   // Before any page is handed out again: the plan's own may be among those whose content moves on.
   make_stores();
+  note_progress(work);
   if (!work) return false;
   INFERD_CHECK(plan_.items.size() <= item_results_.size());
   announce_pages();
@@ -188,6 +189,21 @@ bool StepLoop::step() {
   INFERD_CHECK(verify().ok());
 #endif
   return true;
+}
+
+// An empty step is right if everybody is paused, waits for the next tier, or for somebody who does.
+void StepLoop::note_progress(bool work) {
+  const scheduler::StepWaits& waits = parts_.scheduler.waits();
+  const bool somebody = waits.for_pages + waits.for_turn > 0;
+  if (work || !somebody || parts_.scheduler.somebody_loads()) {
+    stuck_since_ns_ = 0;
+  } else if (stuck_since_ns_ == 0) {
+    stuck_since_ns_ = parts_.clock.now_ns();
+  }
+}
+
+int64_t StepLoop::stuck_for_ns() const {
+  return stuck_since_ns_ == 0 ? 0 : parts_.clock.now_ns() - stuck_since_ns_;
 }
 
 void StepLoop::run_plan() {

@@ -119,6 +119,9 @@ class StepLoop final : private ipc::SubmissionVisitor {
   EngineSnapshot snapshot() const;
   // Figures by client and by user.
   AccountsSnapshot accounts() const;
+  // For how long nothing was computed or loaded although somebody waits whom nothing holds up but the scheduler;
+  // 0 as it should be. See Scheduler for why it always is.
+  int64_t stuck_for_ns() const;
   // Walks every invariant of loop, scheduler and memory. The first violation in words.
   Result<void> verify() const;
 
@@ -147,6 +150,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   scheduler::StepBudget choose_budget() const;
   void announce_pages();
   void run_plan();
+  void note_progress(bool work);
   void sample_items(std::span<const float> logits);
   void publish_events(std::span<const scheduler::SequenceEvent> events, int64_t now_ns);
   void publish_tokens(EngineSession& session, LiveSequence& sequence, size_t item,
@@ -237,6 +241,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   bool pages_to_give_back_ = false;
   uint32_t relief_left_ = 0;  // cached pages that are still to be dropped, for memory was short
   int64_t idle_since_ns_ = 0;  // 0: not idle
+  int64_t stuck_since_ns_ = 0;  // 0: not stuck
   bool work_left_ = false;     // somebody's submissions were not all drained
 };
 

@@ -177,6 +177,8 @@ class Scheduler {
   SchedulerStats stats() const;
   // What the latest plan() left out.
   const StepWaits& waits() const { return waits_; }
+  // Whether a sequence that runs waits for what it loads, or takes it in.
+  bool somebody_loads() const;
   bool idle() const { return waiting_.empty() && running_.empty(); }
 
   // Every invariant of the scheduler, of the memory, and that they agree. The first violation in
@@ -229,7 +231,6 @@ class Scheduler {
 
   // plan.cpp; `index` is that of a slot
   void reserve_running(const StepBudget& budget);
-  bool somebody_loads() const;
   void serve_first(const StepBudget& budget);
   std::optional<uint32_t> first_ranked(bool loading_too) const;
   void reserve_share(uint32_t index);

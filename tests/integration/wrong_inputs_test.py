@@ -29,7 +29,7 @@ class WrongInputs(harness.DaemonTest):
     def test_every_command_refuses_an_unknown_option_and_explains_itself(self):
         overview = self.daemon.ctl("--help").stdout.decode()
         commands = [line.split()[0] for line in overview.splitlines() if line.startswith("  ")]
-        self.assertEqual(len(commands), 17)
+        self.assertEqual(len(commands), 18)
         for command in commands:
             self.refused(USAGE, "there is no option --no-such", command, "--no-such")
             explained = self.daemon.ctl(command, "--help")

@@ -276,7 +276,8 @@ TEST_F(ControlServiceTest, CachedPrefixesAreShownToAndFlushedByTheirOwner) {
   for (int i = 0; i < 5; ++i) fixture_.pump();
   const auto pages = [&](uint32_t caller) {
     std::map<std::string, int> found;
-    for (const Json& one : control("CacheStat", {}, caller).at("domains")) {
+    const Json reply = control("CacheStat", {}, caller);
+    for (const Json& one : reply.at("domains")) {
       found[one.at("domain")] = one.at("pages");
       EXPECT_EQ(one.at("stored"), 0);
     }

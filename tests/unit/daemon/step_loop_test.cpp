@@ -405,5 +405,33 @@ TEST(StepLoop, TasksOfTheMailboxRunInOrderBetweenSteps) {
   EXPECT_THAT(order, ElementsAre(1, 2));
 }
 
+// Pages that nobody gives back stand for a fault of ours: the loop tells that it got nowhere.
+TEST(StepLoopProgress, WhoWaitsForNothingThatWillHappenIsNoticed) {
+  LoopFixture fixture({.pages = 16, .context_tokens = 256});
+  FakeClient client = fixture.connect();
+  memory::Reservation reservation;
+  ASSERT_EQ(fixture.memory.reserve(PageCount(12), reservation), memory::ReserveStatus::kReserved);
+  std::vector<PageId> leaked;
+  while (reservation.count().value > 0) {
+    leaked.push_back(fixture.memory.pool().take(reservation, UserId(1)));
+  }
+  const uint64_t cookie = client.submit(prompt_of(100), 2);
+  for (int i = 0; i < 20; ++i) {
+    fixture.clock.advance_ns(1'000'000'000);
+    fixture.loop->turn(false);
+  }
+  EXPECT_GT(fixture.loop->stuck_for_ns(), 15'000'000'000);
+  for (PageId page : leaked) fixture.memory.pool().release(page);
+  fixture.run_until_idle({&client});
+  EXPECT_EQ(fixture.loop->stuck_for_ns(), 0);
+  EXPECT_TRUE(client[cookie].finished);
+  // Neither a client that does not read nor an idle loop is stuck.
+  for (int i = 0; i < 20; ++i) {
+    fixture.clock.advance_ns(1'000'000'000);
+    fixture.loop->turn(false);
+  }
+  EXPECT_EQ(fixture.loop->stuck_for_ns(), 0);
+}
+
 }  // namespace
 }  // namespace inferd::daemon
