@@ -131,6 +131,25 @@ class Service(unittest.TestCase):
         self.assertEqual(guest.main_pid(), pid)
         self.assertEqual(len(answer(*SHORT)["ids"]), 40)
 
+    def test_a_restart_finds_what_was_cached(self):
+        guest.configure(CONFIG + '[memory]\ndisk = "100 MiB"\n')
+        prompt = ["--raw", "--max-tokens", "5", "--", " ".join("%d," % i for i in range(40))]
+        must("systemctl", "start", "inferd")
+        first = answer(*prompt)
+        self.assertEqual(first["usage"]["cached_tokens"], 0)
+        must("systemctl", "restart", "inferd")
+        again = answer(*prompt)
+        self.assertEqual(again["ids"], first["ids"])
+        self.assertGreaterEqual(again["usage"]["cached_tokens"], again["usage"]["prompt_tokens"] - 16)
+        for path, mode in (("/var/cache/inferd", 0o700), ("/var/cache/inferd/pages", 0o600)):
+            status = os.stat(path)
+            self.assertEqual(stat.S_IMODE(status.st_mode), mode)
+            self.assertEqual(str(status.st_uid), must("id", "-u", "inferd").strip())
+        # Without the key nothing is left there.
+        guest.configure(CONFIG)
+        must("systemctl", "restart", "inferd")
+        self.assertEqual(os.listdir("/var/cache/inferd"), [])
+
     # ---- faults ----
 
     def test_a_daemon_that_hangs_is_restarted_by_the_watchdog(self):
@@ -258,7 +277,7 @@ class Service(unittest.TestCase):
         # Its own /tmp, and what the container's host puts into /run/host, are no part of the machine.
         apart = re.compile("/(dev|proc|tmp|var/tmp|run/host)(/|$)")
         writable = [name for name, options in mounts.items() if "rw" in options and not apart.match(name)]
-        self.assertEqual(writable, ["/run/inferd"])
+        self.assertEqual(sorted(writable), ["/run/inferd", "/var/cache/inferd"])
 
     def test_systemd_finds_nothing_wrong_with_the_units(self):
         done = run("systemd-analyze", "--man=no", "verify", "inferd.service", *SOCKETS)
