@@ -29,7 +29,7 @@
 //      in R4, and then the wake word is left behind by R4 or replaced by the next R1, whose R2
 //      follows.
 //   5. In R4 the bell is emptied before the ring is read, and W4 follows W2, so emptying never eats
-//      a bell whose record the reader then fails to see.
+//      a bell whose record the reader then fails to see. (SPIN tries it all: tests/model/.)
 #pragma once
 
 #include <algorithm>
