@@ -94,11 +94,29 @@ uint32_t PagedMemory::drop_cached(uint32_t before_s, uint32_t count_max) {
 
 // The cached page that was let go first becomes free; its content moves on if there is a place for it.
 bool PagedMemory::evict() {
+  const PageId oldest = pool_->oldest_cached();
+  return oldest != kNoPage && evict(oldest);
+}
+
+bool PagedMemory::evict(PageId page) {
   const bool store = tier_ != nullptr && keep_evicted_ && tier_->stores_free() > stores_.size();
-  const std::optional<PrefixIndex::Evicted> evicted = prefixes_->evict_oldest(store);
+  const std::optional<PrefixIndex::Evicted> evicted = prefixes_->evict(page, store);
   if (!evicted) return false;
   if (evicted->store) stores_.push_back({evicted->page, *evicted->store});
   return true;
+}
+
+uint32_t PagedMemory::drop_cached_of(UserId user, PageCount pages) {
+  constexpr uint32_t kLookedAtMax = 4096;
+  uint32_t count = 0;
+  uint32_t looked_at = 0;
+  PageId page = pool_->oldest_cached();
+  while (page != kNoPage && pool_->charged_pages(user) > pages && looked_at++ < kLookedAtMax) {
+    const PageId newer = pool_->newer_cached(page);
+    if (pool_->charged_to(page) == user && evict(page)) ++count;
+    page = newer;
+  }
+  return count;
 }
 
 uint32_t PagedMemory::store_ahead(PageCount low, uint32_t count_max) {

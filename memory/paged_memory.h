@@ -68,6 +68,11 @@ class PagedMemory {
   // `count_max`; returns how many.
   uint32_t drop_cached(uint32_t before_s, uint32_t count_max);
 
+  // Frees cached pages that are charged to `user`, the ones let go first, from the ends of their prefixes, until
+  // no more than `pages` in all are charged to it. Returns how many. O(cached pages), with a bound: what a large
+  // cache hides from it goes another time.
+  uint32_t drop_cached_of(UserId user, PageCount pages);
+
   std::span<std::byte> region() const { return region_; }
 
   // Every invariant of pool, tables and index, and that they agree. The first violation in words,
@@ -81,6 +86,7 @@ class PagedMemory {
 
   PagedMemory() = default;
   bool evict();
+  bool evict(PageId page);
   void format(const MemoryConfig& config);
 
   std::unique_ptr<std::byte, FreeDeleter> owned_;  // empty over a borrowed region

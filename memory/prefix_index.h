@@ -112,6 +112,8 @@ class PrefixIndex {
     std::optional<SlotRef> store;
   };
   std::optional<Evicted> evict_oldest(bool store);
+  // The same for any cached page behind which no other page follows; nothing if one does.
+  std::optional<Evicted> evict(PageId page, bool store);
   // A slot for the content of a page of the index that has none yet, while it stays where it is.
   std::optional<SlotRef> store_beside(PageId page);
   // The content of the slot is gone: whatever depends on it alone leaves the index. Nothing happens if

@@ -47,8 +47,16 @@ bool PrefixIndex::make_slot_free() {
 
 std::optional<PrefixIndex::Evicted> PrefixIndex::evict_oldest(bool store) {
   const PageId page = pool_.oldest_cached();
-  if (page == kNoPage) return std::nullopt;
+  return page == kNoPage ? std::nullopt : evict(page, store);
+}
+
+std::optional<PrefixIndex::Evicted> PrefixIndex::evict(PageId page, bool store) {
+  INFERD_CHECK(pool_.state(page) == PageState::kCached);
   const uint32_t node = node_of(page);
+  for (uint32_t child = nodes_[node].first_child; child != kNoIndex;
+       child = nodes_[child].next_sibling) {
+    if (nodes_[child].page != kNoPage) return std::nullopt;
+  }
   Evicted evicted{page, std::nullopt};
   if (nodes_[node].slot != kNoIndex) {
     slots_.touch(nodes_[node].slot);

@@ -28,6 +28,9 @@ std::span<const SequenceEvent> Scheduler::commit(std::span<const ItemResult> res
   }
   planned_.clear();
   fetching_.clear();
+  if (config_.user_quota.pages != 0) {
+    for (uint32_t index : running_.slots()) keep_within_pages(slots_[index].user);
+  }
   ++totals_.steps;
   return events_;
 }

@@ -2,7 +2,8 @@
 // Owner: scheduler. Engine thread only. Must not know requests, pages or turns.
 //
 // A quota is looked at when a request is submitted: who is over it is refused, with the limit's
-// name and what to do, and nobody else notices. What was accepted is never taken back for a quota.
+// name and what to do, and nobody else notices. What was accepted is never taken back for a quota. Cached
+// pages are: those charged to a user who has more pages in all than the quota go, and nobody else's.
 #pragma once
 
 #include <cstdint>

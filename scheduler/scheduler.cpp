@@ -210,6 +210,7 @@ std::optional<SequenceId> Scheduler::overdue() {
 
 void Scheduler::release(uint32_t index) {
   RequestSlot& slot = slots_[index];
+  const UserId user = slot.user;
   INFERD_CHECK(slot.sequence.value != 0);
   if (slot.table.is_open()) {
     memory_.sequences().close(slot.table);
@@ -222,6 +223,7 @@ void Scheduler::release(uint32_t index) {
   std::replace(promoted_.begin(), promoted_.end(), index, kNoSlot);
   if (!slot.cancelled) slot_of_.erase(slot.sequence);
   slots_.release(index);
+  if (!in_flight_) keep_within_pages(user);
 }
 
 std::span<const TokenId> Scheduler::tokens(SequenceId sequence) const {

@@ -202,6 +202,7 @@ class Scheduler {
   Result<void> check_quotas(const Request& request) const;
   void open_rates(const Request& request);
   void charge_rates(const RequestSlot& slot, uint32_t computed);
+  void keep_within_pages(UserId user);
   // What a lane (a session's requests of one class) has to do.
   struct LaneWork {
     std::vector<uint32_t> waiting;  // slots, by nice, then age

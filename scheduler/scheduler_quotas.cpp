@@ -49,6 +49,13 @@ Result<void> Scheduler::check_quotas(const Request& request) const {
                     for_session.tokens_per_s, kSession, "client");
 }
 
+// A user's cached pages make room for the same user's other ones.
+void Scheduler::keep_within_pages(UserId user) {
+  const PageCount pages(config_.user_quota.pages);
+  if (pages.value == 0 || memory_.pool().charged_pages(user) <= pages) return;
+  memory_.drop_cached_of(user, pages);
+}
+
 // So that charging what the request computes allocates nothing.
 void Scheduler::open_rates(const Request& request) {
   const int64_t now_ns = clock_.now_ns();

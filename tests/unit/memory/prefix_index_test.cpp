@@ -263,6 +263,46 @@ TEST(PrefixIndexRegion, IsFoundAgainAtAnotherAddress) {
   EXPECT_EQ((*memory)->prefixes().lookup(kDomain, tokens, pages), 16u);
 }
 
+// Four pages have four buckets, so among a few hundred texts many collide, whatever the hash.
+TEST(PrefixIndexIncident, ACollisionOfHashesGivesNobodyAnothersPrefix) {
+  PagedMemory memory({.pages = PageCount(4), .sequences_max = 4, .sequence_tokens_max = 32});
+  std::vector<PageTable> tables;
+  for (TokenId text = 0; text < 4; ++text) {
+    PageTable& table = tables.emplace_back(memory.sequences().open(SequenceId(1 + tables.size()), kUser));
+    Reservation reservation;
+    ASSERT_EQ(memory.reserve(PageCount(1), reservation), ReserveStatus::kReserved);
+    table.append(16, reservation);
+    Tokens tokens(16, 7);
+    tokens[15] = text;
+    ASSERT_EQ(memory.prefixes().insert(kDomain, kNoPage, table.pages()[0], tokens), table.pages()[0]);
+  }
+  std::vector<PageId> pages;
+  for (TokenId text = 0; text < 400; ++text) {
+    Tokens tokens(16, 7);
+    tokens[15] = text;
+    const uint32_t matched = memory.prefixes().lookup(kDomain, tokens, pages);
+    ASSERT_EQ(matched, text < 4 ? 16u : 15u) << text;
+    if (text >= 4) continue;
+    EXPECT_EQ(pages[0], tables[static_cast<size_t>(text)].pages()[0]);
+  }
+  for (PageTable& table : tables) memory.sequences().close(table);
+}
+
+TEST_F(PrefixIndexTest, AUsersCachedPagesGoFromTheirEndsAndNobodyElses) {
+  const UserId other{2000};
+  PageTable mine = compute(counted(80)), theirs = compute(counted(64, 500), kDomain, other);
+  close(theirs);
+  close(mine);
+  EXPECT_EQ(memory_.drop_cached_of(kUser, PageCount(5)), 0u);
+  EXPECT_EQ(memory_.drop_cached_of(kUser, PageCount(2)), 3u);
+  EXPECT_EQ(found(counted(80)), 32u);
+  EXPECT_EQ(found(counted(64, 500)), 64u);
+  PageTable again = compute(counted(32));  // held: it stays
+  EXPECT_EQ(memory_.drop_cached_of(kUser, PageCount(0)), 0u);
+  close(again);
+  EXPECT_EQ(memory_.drop_cached_of(kUser, PageCount(0)), 2u);
+}
+
 // What the index should have, kept the plain way: every whole-page beginning that was offered and not
 // lost since.
 class NaiveIndex {

@@ -209,5 +209,24 @@ TEST(Incident, ADecodeThatOutgrewThePoolDoesNotStopAnOlderPrefill) {
   EXPECT_EQ(rig.finished.size(), 2u);
 }
 
+TEST(Incident, ALongPromptIsRefusedWithItsFiguresAndNeverCutShort) {
+  SchedulerConfig config = small_config();
+  config.context_tokens = 96;
+  SchedulerRig rig(kSmallMemory, config);
+  const Result<void> refused = rig.submit(1, 97, 4);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.error().message().find("97"), std::string::npos) << refused.error().message();
+  EXPECT_NE(refused.error().message().find("96"), std::string::npos) << refused.error().message();
+  EXPECT_FALSE(rig.submit(2, 90, 7).ok()) << "prompt and answer together are too long";
+  ASSERT_TRUE(rig.submit(3, 90, 6).ok());
+  std::vector<TokenId> computed;
+  while (rig.plan()) {
+    computed.insert(computed.end(), rig.item(3)->tokens.begin(), rig.item(3)->tokens.end());
+    rig.commit();
+  }
+  ASSERT_EQ(computed.size(), 95u);  // the last token that it generated needs no more
+  for (uint32_t i = 0; i < 90; ++i) EXPECT_EQ(computed[i], static_cast<TokenId>(3000 + i));
+}
+
 }  // namespace
 }  // namespace inferd::scheduler

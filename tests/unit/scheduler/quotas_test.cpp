@@ -121,5 +121,33 @@ TEST(TokenRates, FarMoreUsersThanItKeepsDoNotMakeItGrow) {
   EXPECT_LE(rates.size(), 2048u);
 }
 
+// What a user had computed stays cached only as far as the quota of pages goes; others' is not touched.
+TEST(PageQuota, CachedPagesMakeRoomForTheSameUsers) {
+  SchedulerConfig config;
+  config.step_tokens = 64;
+  config.step_logits = 8;
+  config.context_tokens = 512;
+  config.queue_max = 16;
+  SchedulerRig rig({PageCount(64), 4, 512}, config);
+  const auto run = [&rig](uint64_t id, uint64_t session) {
+    Request request;
+    request.domain = CacheDomain(session);
+    ASSERT_TRUE(rig.submit(request, id, 160, 4, session).ok());
+    rig.run();
+  };
+  run(1, 2);
+  run(2, 1);
+  run(3, 1);
+  const UserId user{1001}, other{1002};
+  EXPECT_EQ(rig.memory.pool().charged_pages(user), PageCount(20));
+  Quota quota;
+  quota.pages = 12;
+  rig.scheduler.set_quotas(quota, {});
+  run(4, 1);
+  EXPECT_LE(rig.memory.pool().charged_pages(user).value, 12u);
+  EXPECT_GE(rig.memory.pool().charged_pages(user).value, 10u);
+  EXPECT_EQ(rig.memory.pool().charged_pages(other), PageCount(10));
+}
+
 }  // namespace
 }  // namespace inferd::scheduler
