@@ -83,6 +83,7 @@ struct Config {
     uint32_t user_queue = 0;
     uint32_t user_pages = 0;
     uint32_t user_tokens_per_s = 0;
+    uint32_t user_pinned_pages = 256;  // of cached prefixes
     uint32_t client_queue = 0;
     uint32_t client_pages = 0;
     uint32_t client_tokens_per_s = 0;

@@ -59,4 +59,35 @@ void ControlService::cache_flush(const Call& call) {
   });
 }
 
+void ControlService::cache_pin(const Call& call) {
+  const auto given = call.message.parameters.find("tokens");
+  std::vector<TokenId> tokens;
+  const bool is_list = given != call.message.parameters.end() && given->is_array();
+  if (is_list) {
+    for (const Json& token : *given) {
+      const int64_t id = token.is_number_integer() ? token.get<int64_t>() : -1;
+      if (id < 0 || id > INT32_MAX) break;
+      tokens.push_back(static_cast<TokenId>(id));
+    }
+  }
+  if (!is_list || tokens.size() != given->size()) {
+    call.reply(service_error("InvalidParameter", {{"parameter", "tokens"}}));
+    return;
+  }
+  mailbox_.post([&io = io_, call, tokens = std::move(tokens)](StepLoop& loop) {
+    const Result<uint32_t> pages =
+        loop.pin_cache(CacheDomains::of_user(call.caller), call.caller, tokens);
+    std::string message =
+        pages ? encode_control_reply({{"pages", *pages}}) : control_error(pages.error());
+    boost::asio::post(io, [call, message = std::move(message)] { call.reply(message); });
+  });
+}
+
+void ControlService::cache_unpin(const Call& call) {
+  mailbox_.post([&io = io_, call](StepLoop& loop) {
+    std::string message = encode_control_reply({{"pages", loop.unpin_cache(call.caller)}});
+    boost::asio::post(io, [call, message = std::move(message)] { call.reply(message); });
+  });
+}
+
 }  // namespace inferd::daemon

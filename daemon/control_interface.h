@@ -198,6 +198,13 @@ method CacheStat() -> (domains: []CachedPages)
 # administrator all. Other domains are for administrators
 method CacheFlush(domain: ?string) -> (pages: int)
 
+# Pins what is cached of these tokens in the caller's own domain: it goes after everything that is not pinned. pages: how
+# many whole pages of them there are
+method CachePin(tokens: []int) -> (pages: int)
+
+# The caller's cached prefixes are pinned no longer
+method CacheUnpin() -> (pages: int)
+
 # Walks every invariant of the daemon. Administrators only, as all that follows
 method Verify() -> (ok: bool, violations: []string)
 

@@ -94,6 +94,8 @@ const std::vector<ControlService::MethodSpec>& ControlService::methods() {
       {"Renice", &ControlService::renice, false, {"sequence", "priority", "nice"}},
       {"CacheStat", &ControlService::cache_stat, false, {}},
       {"CacheFlush", &ControlService::cache_flush, false, {"domain"}},
+      {"CachePin", &ControlService::cache_pin, false, {"tokens"}},
+      {"CacheUnpin", &ControlService::cache_unpin, false, {}},
       {"Verify", &ControlService::verify, true, {}},
       {"Drain", &ControlService::drain, true, {}},
       {"Reload", &ControlService::reload, true, {}},

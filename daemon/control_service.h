@@ -80,6 +80,8 @@ class ControlService {
   void renice(const Call& call);
   void cache_stat(const Call& call);   // control_cache.cpp
   void cache_flush(const Call& call);  // control_cache.cpp
+  void cache_pin(const Call& call);    // control_cache.cpp
+  void cache_unpin(const Call& call);  // control_cache.cpp
   void verify(const Call& call);
   void drain(const Call& call);
   void reload(const Call& call);

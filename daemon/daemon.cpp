@@ -239,6 +239,7 @@ StepLoopLimits Daemon::loop_limits(const Config& config) const {
   limits.cache_idle_ns = config.memory.cache_idle_ms * kMillisecondNs;
   limits.user_quota = {config.limits.user_sequences, config.limits.user_queue,
                        config.limits.user_pages, config.limits.user_tokens_per_s};
+  limits.user_pinned_pages = config.limits.user_pinned_pages;
   limits.session_quota = {0, config.limits.client_queue, config.limits.client_pages,
                           config.limits.client_tokens_per_s};
   return limits;

@@ -55,6 +55,7 @@ struct StepLoopLimits {
   int64_t give_back_ns = 2'000'000'000;     // idle pages go back after the loop was idle for so long
   int64_t cache_idle_ns = 600'000'000'000;  // a cached page not asked for this long is freed
   scheduler::Quota user_quota;
+  uint32_t user_pinned_pages = 256;  // of cached prefixes
   scheduler::Quota session_quota;  // its sequences are limited by sequences_per_session
 };
 
@@ -111,6 +112,10 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // Forgets the cached prefixes of one domain, or of all, in both tiers; nothing of them is left on disk.
   // Returns how many pages they took.
   uint32_t flush_cache(std::optional<CacheDomain> domain);
+  // Pins the whole pages that are cached of these tokens, see PrefixIndex::pin(); returns how many there are.
+  // Errors: kNotFound (nothing of it is cached), kResourceExhausted (the user's limit).
+  Result<uint32_t> pin_cache(CacheDomain domain, UserId user, std::span<const TokenId> tokens);
+  uint32_t unpin_cache(UserId user) { return parts_.memory.prefixes().unpin(user); }
   // After the loop has ended: everything that is cached goes to the next tier, as far as there is room, so
   // that it can be found after a restart. Blocks until it is written.
   void store_cache();

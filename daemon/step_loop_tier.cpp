@@ -58,6 +58,24 @@ uint32_t StepLoop::flush_cache(std::optional<CacheDomain> domain) {
   return pages;
 }
 
+Result<uint32_t> StepLoop::pin_cache(CacheDomain domain, UserId user,
+                                     std::span<const TokenId> tokens) {
+  const uint32_t limit = limits_.user_pinned_pages;
+  const memory::PrefixIndex::Pinned pinned =
+      parts_.memory.prefixes().pin(domain, tokens, user, limit);
+  if (pinned.found == 0) {
+    return Error(ErrorCode::kNotFound,
+                 "nothing of this is cached: it must have been computed, and be 16 tokens or longer");
+  }
+  if (pinned.of_user > limit) {
+    return Error(ErrorCode::kResourceExhausted,
+                 "user " + std::to_string(user.value) + " would have " + std::to_string(pinned.of_user) +
+                     " pages pinned, and [limits] user_pinned_pages allows " + std::to_string(limit) +
+                     ": unpin others first");
+  }
+  return pinned.found;
+}
+
 std::vector<CacheDomainFigures> StepLoop::cache_figures() const {
   std::vector<CacheDomainFigures> figures;
   parts_.memory.prefixes().visit_nodes([&figures](CacheDomain domain, bool stored) {

@@ -122,7 +122,7 @@ void StepLoop::take_bell(SessionId id, uint32_t epoll_events) {
 int64_t StepLoop::cache_due_ns() const {
   const memory::PagePool& pool = parts_.memory.pool();
   const PageId oldest = pool.oldest_cached();
-  if (oldest == kNoPage) return INT64_MAX;
+  if (oldest == kNoPage || pool.is_pinned(oldest)) return INT64_MAX;
   return (int64_t{pool.cached_at_s(oldest)} + 1) * kSecondNs + limits_.cache_idle_ns;
 }
 

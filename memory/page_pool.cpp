@@ -7,7 +7,7 @@ namespace inferd::memory {
 namespace {
 
 constexpr uint64_t kPoolMagic = 0x6c6f6f7065676170;  // "pagepool", little-endian
-constexpr uint32_t kPoolVersion = 2;
+constexpr uint32_t kPoolVersion = 3;
 
 struct PoolLayout {
   size_t header_bytes_offset = 0;
@@ -214,22 +214,45 @@ void PagePool::set_indexed(PageId page) {
 void PagePool::clear_indexed(PageId page) {
   PageRecord& page_record = record(page);
   INFERD_CHECK(page_record.indexed != 0);
+  if (page_record.references == 0) unlink_cached(page);
   page_record.indexed = 0;
   if (page_record.references == 1) transition(page, PageState::kShared, PageState::kOwned);
   if (page_record.references > 0) return;
-  unlink_cached(page);
   charges_.subtract(page_record.user);
   transition(page, PageState::kCached, PageState::kFree);
   push_idle(page);
 }
 
-PageId PagePool::oldest_cached() const { return PageId(header_->cached_last); }
+PageId PagePool::oldest_cached() const {
+  const uint32_t last = header_->cached[0].last;
+  return PageId(last != kNoIndex ? last : header_->cached[1].last);
+}
 
-PageId PagePool::newer_cached(PageId page) const { return PageId(record(page).previous); }
+PageId PagePool::newer_cached(PageId page) const {
+  const PageRecord& page_record = record(page);
+  if (page_record.previous != kNoIndex) return PageId(page_record.previous);
+  return PageId(page_record.indexed == kPinned ? kNoIndex : header_->cached[1].last);
+}
 
-PageId PagePool::newest_cached() const { return PageId(header_->cached_first); }
+PageId PagePool::newest_cached() const {
+  const uint32_t first = header_->cached[1].first;
+  return PageId(first != kNoIndex ? first : header_->cached[0].first);
+}
 
-PageId PagePool::older_cached(PageId page) const { return PageId(record(page).next); }
+PageId PagePool::older_cached(PageId page) const {
+  const PageRecord& page_record = record(page);
+  if (page_record.next != kNoIndex) return PageId(page_record.next);
+  return PageId(page_record.indexed == kPinned ? header_->cached[0].first : kNoIndex);
+}
+
+void PagePool::set_pinned(PageId page, bool pinned) {
+  PageRecord& page_record = record(page);
+  INFERD_CHECK(page_record.indexed != 0);
+  const bool cached = page_record.state == PageState::kCached;
+  if (cached) unlink_cached(page);
+  page_record.indexed = pinned ? kPinned : 1;
+  if (cached) push_cached(page);
+}
 
 void PagePool::recharge(PageId page, UserId user) {
   PageRecord& page_record = record(page);
@@ -300,10 +323,11 @@ void PagePool::push_cached(PageId page) {
   PageRecord& page_record = record(page);
   page_record.cached_at_s = now_s_;
   page_record.previous = kNoIndex;
-  page_record.next = header_->cached_first;
-  if (header_->cached_first != kNoIndex) records_[header_->cached_first].previous = page.value;
-  header_->cached_first = page.value;
-  if (header_->cached_last == kNoIndex) header_->cached_last = page.value;
+  PoolHeader::CachedList& list = cached_list(page_record);
+  page_record.next = list.first;
+  if (list.first != kNoIndex) records_[list.first].previous = page.value;
+  list.first = page.value;
+  if (list.last == kNoIndex) list.last = page.value;
 }
 
 void PagePool::unlink_cached(PageId page) {
@@ -311,8 +335,9 @@ void PagePool::unlink_cached(PageId page) {
   INFERD_CHECK(page_record.state == PageState::kCached);
   if (page_record.previous != kNoIndex) records_[page_record.previous].next = page_record.next;
   if (page_record.next != kNoIndex) records_[page_record.next].previous = page_record.previous;
-  if (header_->cached_first == page.value) header_->cached_first = page_record.next;
-  if (header_->cached_last == page.value) header_->cached_last = page_record.previous;
+  PoolHeader::CachedList& list = cached_list(page_record);
+  if (list.first == page.value) list.first = page_record.next;
+  if (list.last == page.value) list.last = page_record.previous;
   page_record.next = kNoIndex;
   page_record.previous = kNoIndex;
 }

@@ -93,8 +93,12 @@ struct PoolHeader {
   uint32_t bare_first = kNoIndex;
   uint32_t bare_count = 0;
   uint32_t taken_count = 0;  // entries in use of the list of pages to announce
-  uint32_t cached_first = kNoIndex;  // cached last
-  uint32_t cached_last = kNoIndex;   // cached first: the next to go
+  // Cached pages; first those that go first, then those that are pinned.
+  struct CachedList {
+    uint32_t first = kNoIndex;  // cached last
+    uint32_t last = kNoIndex;   // cached first: the next to go
+  };
+  std::array<CachedList, 2> cached{};
 };
 
 struct PageRecord {
@@ -106,7 +110,8 @@ struct PageRecord {
   PageState state = PageState::kFree;
   uint8_t idle = 0;       // free, with memory behind it
   uint8_t announced = 1;  // 0: in the list of pages to announce
-  uint8_t indexed = 0;    // in the prefix index: the last release makes it cached instead of free
+  // 1: in the prefix index: the last release makes it cached instead of free. 2: and pinned there.
+  uint8_t indexed = 0;
 };
 static_assert(sizeof(PageRecord) == 24);
 
@@ -148,7 +153,10 @@ class PagePool {
   void set_indexed(PageId page);
   void clear_indexed(PageId page);
   bool is_indexed(PageId page) const { return record(page).indexed != 0; }
-  // Cached pages in the order in which they were let go; kNoPage at the end.
+  // A pinned page goes after all that are not. A cached one counts as let go now.
+  void set_pinned(PageId page, bool pinned);
+  bool is_pinned(PageId page) const { return record(page).indexed == kPinned; }
+  // Cached pages in the order in which they were let go, pinned ones after all others; kNoPage at the end.
   PageId oldest_cached() const;
   PageId newer_cached(PageId page) const;
   PageId newest_cached() const;
@@ -180,6 +188,7 @@ class PagePool {
 
  private:
   struct AttachTag {};
+  static constexpr uint8_t kPinned = 2;
   PagePool(std::span<std::byte> region, AttachTag);
 
   PageRecord& record(PageId page) const;
@@ -190,11 +199,14 @@ class PagePool {
   void push_bare(PageId page);
   PageId pop_free();
   void unlink_idle(PageId page);
+  PoolHeader::CachedList& cached_list(const PageRecord& page_record) const {
+    return header_->cached[page_record.indexed == kPinned ? 1 : 0];
+  }
   void push_cached(PageId page);
   void unlink_cached(PageId page);
   Result<void> verify_records() const;
   Result<void> verify_free_lists() const;
-  Result<void> verify_cached_list() const;
+  Result<void> verify_cached_lists() const;
   Result<void> verify_charges() const;
 
   PoolHeader* header_ = nullptr;  // borrowed, in the region

@@ -19,7 +19,7 @@ std::string page_text(uint32_t index) { return "page " + std::to_string(index); 
 Result<void> PagePool::verify() const {
   INFERD_TRY(verify_records());
   INFERD_TRY(verify_free_lists());
-  INFERD_TRY(verify_cached_list());
+  INFERD_TRY(verify_cached_lists());
   return verify_charges();
 }
 
@@ -37,9 +37,9 @@ Result<void> PagePool::verify_records() const {
     if (page_record.announced == 0) ++unannounced;
     const bool counted = page_record.state == PageState::kOwned    ? page_record.references == 1
                          : page_record.state == PageState::kShared
-                             ? page_record.references + page_record.indexed > 1
+                             ? page_record.references + (page_record.indexed != 0 ? 1 : 0) > 1
                                                                    : page_record.references == 0;
-    if (page_record.indexed > 1 ||
+    if (page_record.indexed > kPinned ||
         (page_record.indexed != 0 && page_record.state != PageState::kShared &&
          page_record.state != PageState::kCached) ||
         (page_record.indexed == 0 && page_record.state == PageState::kCached)) {
@@ -113,20 +113,24 @@ Result<void> PagePool::verify_free_lists() const {
 }
 
 // The list of cached pages holds each of them once, from the latest to the oldest.
-Result<void> PagePool::verify_cached_list() const {
+Result<void> PagePool::verify_cached_lists() const {
   const uint32_t cached = header_->states[static_cast<uint32_t>(PageState::kCached)];
   uint32_t found = 0;
-  uint32_t previous = kNoIndex;
-  for (uint32_t index = header_->cached_first; index != kNoIndex; index = records_[index].next) {
-    if (index >= records_.size() || records_[index].state != PageState::kCached ||
-        records_[index].previous != previous || ++found > cached) {
-      return violation("the list of cached pages is broken at " + page_text(index));
+  for (const PoolHeader::CachedList& list : header_->cached) {
+    uint32_t previous = kNoIndex;
+    for (uint32_t index = list.first; index != kNoIndex; index = records_[index].next) {
+      if (index >= records_.size() || records_[index].state != PageState::kCached ||
+          records_[index].previous != previous || &cached_list(records_[index]) != &list ||
+          ++found > cached) {
+        return violation("a list of cached pages is broken at " + page_text(index));
+      }
+      previous = index;
     }
-    previous = index;
+    if (previous != list.last) return violation("a list of cached pages has another end");
   }
-  if (found != cached || previous != header_->cached_last) {
-    return violation("the list of cached pages has " + std::to_string(found) + " pages instead of " +
-                     std::to_string(cached) + ", or another end");
+  if (found != cached) {
+    return violation("the lists of cached pages have " + std::to_string(found) + " pages instead of " +
+                     std::to_string(cached));
   }
   return {};
 }

@@ -85,7 +85,8 @@ uint32_t PagedMemory::drop_cached(uint32_t before_s, uint32_t count_max) {
   uint32_t count = 0;
   while (count < count_max) {
     const PageId oldest = pool_->oldest_cached();
-    if (oldest == kNoPage || pool_->cached_at_s(oldest) >= before_s) break;
+    // Nothing but need lets a pinned page go.
+    if (oldest == kNoPage || pool_->is_pinned(oldest) || pool_->cached_at_s(oldest) >= before_s) break;
     INFERD_CHECK(evict());
     ++count;
   }
@@ -113,7 +114,7 @@ uint32_t PagedMemory::drop_cached_of(UserId user, PageCount pages) {
   PageId page = pool_->oldest_cached();
   while (page != kNoPage && pool_->charged_pages(user) > pages && looked_at++ < kLookedAtMax) {
     const PageId newer = pool_->newer_cached(page);
-    if (pool_->charged_to(page) == user && evict(page)) ++count;
+    if (pool_->charged_to(page) == user && !pool_->is_pinned(page) && evict(page)) ++count;
     page = newer;
   }
   return count;

@@ -248,6 +248,7 @@ PageId PrefixIndex::insert(CacheDomain domain, PageId parent_page, PageId page,
   nodes_[node].page = page;
   node_of_page_[page.value] = node + 1;
   pool_.set_indexed(page);
+  if (is_pinned(node)) pool_.set_pinned(page, true);
   return page;
 }
 

@@ -63,9 +63,10 @@ struct PrefixNode {
   uint32_t depth = 0;        // pages before this one
   PageId page = kNoPage;     // kNoPage: its content is in the next tier only
   uint32_t slot = kNoIndex;  // in the next tier; kNoIndex: none
+  UserId pinned_for{kNoIndex};  // who pinned it, and so all before it; kNoIndex: nobody
   std::array<TokenId, kPageTokens> tokens{};
 };
-static_assert(sizeof(PrefixNode) == 96);
+static_assert(sizeof(PrefixNode) == 100);
 
 class PrefixIndex {
  public:
@@ -116,6 +117,19 @@ class PrefixIndex {
   std::optional<Evicted> evict(PageId page, bool store);
   // A slot for the content of a page of the index that has none yet, while it stays where it is.
   std::optional<SlotRef> store_beside(PageId page);
+  // Pinned content leaves the pool after all that is not pinned, and the next tier too. Pins the whole pages of
+  // `tokens` that the domain has, for `user`, who may have so many pinned at most; nothing is done where that
+  // would be more. A page that another user pinned stays theirs. O(pages in the index).
+  struct Pinned {
+    uint32_t found = 0;       // whole pages of `tokens`
+    uint32_t of_user = 0;     // pinned for the user then; more than the limit: nothing was done
+  };
+  Pinned pin(CacheDomain domain, std::span<const TokenId> tokens, UserId user, uint32_t pages_max);
+  // Pinned no longer: what was pinned for the user, but for what stands before another's. Returns how many.
+  uint32_t unpin(UserId user);
+  uint32_t pinned_pages(UserId user) const;
+  bool is_pinned(uint32_t node) const { return nodes_[node].pinned_for != UserId(kNoIndex); }
+
   // The content of the slot is gone: whatever depends on it alone leaves the index. Nothing happens if
   // something else is there by now.
   void lose(SlotRef slot);

@@ -70,8 +70,15 @@ Result<void> PrefixIndex::verify_tiers() const {
     if (node.page == kNoPage && node.slot == kNoIndex) {
       return violation(text(index) + " has its content nowhere");
     }
+    const bool below_root = is_root(node.parent);
+    if (is_pinned(index) && !below_root && !is_pinned(node.parent)) {
+      return violation(text(index) + " is pinned, but what comes before it is not");
+    }
     if (node.page != kNoPage) {
       ++with_page;
+      if (pool_.is_indexed(node.page) && pool_.is_pinned(node.page) != is_pinned(index)) {
+        return violation(text(index) + " and its page do not agree on whether it is pinned");
+      }
       if (!pool_.is_indexed(node.page) || node_of_page_[node.page.value] != index + 1) {
         return violation(text(index) + " has a page that does not know it");
       }

@@ -27,7 +27,7 @@ _inferctl() {
   elif [[ $current == -* ]]; then
     words=$(inferctl "$command" --help 2>/dev/null | sed -n 's/^  \(--[a-z-]*\).*/\1/p')
   elif [ "$command" = cache ]; then
-    words="stat flush"
+    words="stat flush pin unpin"
   elif [ "$command" = log-level ]; then
     words="trace debug info warn error off"
   else

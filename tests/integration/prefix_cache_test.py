@@ -34,6 +34,23 @@ class PrefixCache(harness.DaemonTest):
         self.assertEqual(usage["cached_tokens"], usage["prompt_tokens"] - 1, "asked before, word for word")
         self.assertGreater(self.daemon.status()["pages"]["cached"], 30)
 
+    def test_pinned_prefixes_outlast_those_that_are_not(self):
+        with harness.Daemon("--set", "memory.pool=8 MiB", "--set", "limits.user_pinned_pages=12") as daemon:
+            text = " ".join("pinned %d" % i for i in range(30))
+            pinned = daemon.ctl("cache", "pin", "--json", "--", text)
+            self.assertEqual(pinned.returncode, 0, pinned.stderr)
+            self.assertGreater(json.loads(pinned.stdout)["pages"], 4)
+            for word in ("rivers", "lamps", "bridges"):
+                daemon.answer("--raw", "--max-tokens", "2", "--", " ".join("%s %d" % (word, i) for i in range(50)))
+            usage = daemon.answer("--raw", "--max-tokens", "2", "--", text)["usage"]
+            self.assertGreaterEqual(usage["cached_tokens"], usage["prompt_tokens"] - 16)
+            # Beyond the limit nothing is pinned; and a request that needs the pages gets them.
+            refused = daemon.ctl("cache", "pin", "--", " ".join("more %d" % i for i in range(50)))
+            self.assertIn(b"user_pinned_pages", refused.stderr)
+            daemon.answer("--ids", ",".join(str(100 + i) for i in range(330)), "--max-tokens", "2")
+            self.assertEqual(daemon.ctl("verify").returncode, 0)
+            self.assertEqual(daemon.ctl("cache", "unpin").returncode, 0)
+
     def test_eight_that_arrive_together_compute_the_preamble_once(self):
         with harness.Daemon() as daemon:
             processes = [daemon.start_ctl("run", "--json", *request(question)) for question in QUESTIONS]

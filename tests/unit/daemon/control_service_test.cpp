@@ -294,6 +294,14 @@ TEST_F(ControlServiceTest, CachedPrefixesAreShownToAndFlushedByTheirOwner) {
             "org.inferd.Control.NotFound");
   EXPECT_EQ(call("org.inferd.Control.CacheFlush", {{"domain", 7}}, 1001).at("error"),
             "org.varlink.service.InvalidParameter");
+  Json tokens = prompt_of(64);
+  EXPECT_EQ(control("CachePin", {{"tokens", tokens}}, 1001).at("pages"), 4);
+  EXPECT_EQ(call("org.inferd.Control.CachePin", {{"tokens", tokens}}, 1003).at("error"),
+            "org.inferd.Control.NotFound");
+  EXPECT_EQ(call("org.inferd.Control.CachePin", {{"tokens", {1, "two"}}}, 1001).at("error"),
+            "org.varlink.service.InvalidParameter");
+  EXPECT_EQ(control("CacheUnpin", {}, 1002).at("pages"), 0);
+  EXPECT_EQ(control("CacheUnpin", {}, 1001).at("pages"), 4);
   EXPECT_EQ(control("CacheFlush", {}, 1001).at("pages"), 4);
   EXPECT_EQ(pages(kAdmin), (Pages{{"user:1002", 2}}));
   EXPECT_EQ(control("CacheFlush", {{"domain", "user:1001"}}, kAdmin).at("pages"), 0);
@@ -316,7 +324,7 @@ TEST_F(ControlServiceTest, EveryMethodOfItsDescriptionIsThere) {
       ++methods;
     }
   }
-  EXPECT_EQ(methods, 16u);
+  EXPECT_EQ(methods, 18u);
 }
 
 }  // namespace

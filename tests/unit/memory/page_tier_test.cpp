@@ -255,6 +255,8 @@ TEST(PageTier, NoContentIsEverTakenForAnother) {
       if (dice == 0) tiers.memory.drop_cached(UINT32_MAX, 1 + static_cast<uint32_t>(prng.below(5)));
       if (dice == 1) tiers.memory.store_ahead(PageCount(20), 1 + static_cast<uint32_t>(prng.below(5)));
       if (dice == 2) tiers.memory.prefixes().flush(CacheDomain(1));
+      if (dice == 4) tiers.memory.prefixes().pin(CacheDomain(1), tokens, UserId(1 + static_cast<uint32_t>(prng.below(2))), 12);
+      if (dice == 5) tiers.memory.prefixes().unpin(UserId(1 + static_cast<uint32_t>(prng.below(2))));
       tiers.make_stores();
       if (dice == 3 && !tiers.in_slots.empty()) {
         auto unlucky = tiers.in_slots.begin();

@@ -288,6 +288,47 @@ TEST(PrefixIndexIncident, ACollisionOfHashesGivesNobodyAnothersPrefix) {
   for (PageTable& table : tables) memory.sequences().close(table);
 }
 
+TEST_F(PrefixIndexTest, PinnedPagesGoLastAndOnlyWhenNeeded) {
+  const Tokens pinned = counted(64), other = counted(64, 500);
+  PageTable first = compute(pinned);
+  close(first);
+  PageTable second = compute(other);
+  close(second);
+  const PrefixIndex::Pinned done = memory_.prefixes().pin(kDomain, pinned, kUser, 3);
+  EXPECT_EQ(done.found, 4u);
+  EXPECT_EQ(done.of_user, 4u);
+  EXPECT_EQ(memory_.prefixes().pinned_pages(kUser), 0u);  // more than the limit
+  EXPECT_EQ(memory_.prefixes().pin(kDomain, pinned, kUser, 4).of_user, 4u);
+  EXPECT_EQ(memory_.prefixes().pin(kDomain, pinned, kUser, 4).of_user, 4u);
+  ASSERT_TRUE(memory_.verify().ok()) << memory_.verify().error().message();
+  EXPECT_EQ(memory_.drop_cached(UINT32_MAX, 100), 4u);
+  EXPECT_EQ(found(pinned), 64u);
+  PageTable third = compute(counted(40, 900));
+  close(third);
+  Reservation reservation;
+  EXPECT_EQ(memory_.reserve(PageCount(60), reservation), ReserveStatus::kReserved);
+  EXPECT_EQ(found(pinned), 64u);
+  EXPECT_EQ(found(counted(40, 900)), 0u);
+  EXPECT_EQ(memory_.reserve(PageCount(2), reservation), ReserveStatus::kReserved);  // now they must
+  EXPECT_EQ(found(pinned), 32u);
+  memory_.pool().forfeit(reservation);
+  EXPECT_EQ(memory_.prefixes().pinned_pages(kUser), 2u);
+  EXPECT_EQ(memory_.prefixes().unpin(kUser), 2u);
+  EXPECT_EQ(memory_.drop_cached(UINT32_MAX, 100), 2u);
+}
+
+TEST_F(PrefixIndexTest, APinStaysWhereAnothersStandsBehindIt) {
+  const UserId other{2000};
+  PageTable table = compute(counted(64));
+  EXPECT_EQ(memory_.prefixes().pin(kDomain, counted(32), kUser, 10).of_user, 2u);
+  EXPECT_EQ(memory_.prefixes().pin(kDomain, counted(64), other, 10).of_user, 2u);
+  EXPECT_EQ(memory_.prefixes().unpin(kUser), 0u);
+  EXPECT_EQ(memory_.prefixes().unpin(other), 2u);
+  EXPECT_EQ(memory_.prefixes().unpin(kUser), 2u);
+  EXPECT_EQ(memory_.prefixes().pin(kDomain, counted(64, 700), kUser, 10).found, 0u);
+  close(table);
+}
+
 TEST_F(PrefixIndexTest, AUsersCachedPagesGoFromTheirEndsAndNobodyElses) {
   const UserId other{2000};
   PageTable mine = compute(counted(80)), theirs = compute(counted(64, 500), kDomain, other);
