@@ -14,7 +14,7 @@ ANN, BOB = 61001, 61002
 class Quotas(harness.DaemonTest):
     @classmethod
     def setUpClass(cls):
-        model = cls.enterClassContext(harness.tiny_model(layers=4, embedding=128, heads=4))
+        model = cls.enterClassContext(harness.tiny_model(layers=16, embedding=256, heads=4))
         cls.config = os.path.join(os.path.dirname(model), "inferd.toml")
         cls.write()
         cls.daemon = harness.Daemon("--config", cls.config, model=model)
