@@ -151,7 +151,7 @@ fi
 if [ "$fast" = 0 ]; then
   # A few of the simulator's seeds: each walks every invariant, and all of them ran above.
   export INFERD_SIM_SEEDS=${INFERD_SIM_SEEDS:-100}
-  units='base|client_lib|daemon|engine|formats|ipc|memory|scheduler|text|vocabularies'
+  units='base|client_lib|daemon|engine|formats|ipc|ipc_sleep|memory|scheduler|text|vocabularies'
   mapfile -t fuzz_targets < <(printf '%s\n' "$source_dir"/tests/fuzz/*_fuzz.cpp | sed 's#.*/\(.*\)\.cpp$#inferd_\1#')
   mapfile -t unit_targets < <(tr '|' '\n' <<<"$units" | sed 's/.*/inferd_&_test/')
   stage asan-ubsan "Under address and undefined-behaviour sanitizers, and fuzz targets" \
@@ -163,7 +163,7 @@ if [ "$fast" = 0 ]; then
   "$source_dir/build/release/bin/inferd-bench" make-model --type q8_0 --output "$INFERD_TEST_MODEL" >&2 ||
     count_failure "Making a small model"
   stage tsan "Threads under the thread sanitizer" \
-    '^(unit\.(ipc|client_lib|daemon|engine)|integration\.dying_clients)$' \
+    '^(unit\.(ipc|ipc_sleep|client_lib|daemon|engine)|integration\.dying_clients)$' \
     inferd inferctl inferd_ipc_test inferd_client_lib_test inferd_daemon_test inferd_engine_test
 fi
 

@@ -1,8 +1,7 @@
-// Rings between two threads and between two processes, and the sleep protocol.
+// Rings between two threads and between two processes.
 #include "ipc/ring.h"
 
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -12,7 +11,6 @@
 #include <vector>
 
 #include "base/prng.h"
-#include "ipc/doorbell.h"
 
 namespace inferd::ipc {
 namespace {
@@ -174,151 +172,6 @@ TEST(Ring, ReaderThatMovesItsIndexBackOnlyTakesRoomFromItself) {
   EXPECT_EQ(producer.free_slots(kRingSlotsMin), kRingSlotsMin - 90);
   ring->head.value = 101;  // beyond what was written
   EXPECT_EQ(producer.free_slots(kRingSlotsMin), kRingBroken);
-}
-
-// Waits for the bell; false if it did not ring for ten seconds, which is a lost wake-up.
-bool wait_for_bell(int fd) {
-  pollfd poller = {fd, POLLIN, 0};
-  return poll(&poller, 1, 10'000) == 1;
-}
-
-// One side of a ping-pong: waits for a slot in `in`, answers with one in `out`, `rounds` times.
-struct Side {
-  RingConsumer in;
-  Sleeper sleeper;
-  int in_bell;
-  RingProducer out;
-  Waker waker;
-  int out_bell;
-  uint64_t rescues = 0;
-  uint64_t parks = 0;
-
-  void send() {
-    const uint64_t word = 1;
-    while (out.free_slots(1) < 1) std::this_thread::yield();
-    out.begin(1);
-    out.append(&word, sizeof(word));
-    out.finish();
-    out.publish();
-    if (waker.should_ring()) ring_doorbell(out_bell);
-  }
-  // Sleeps whenever the ring is empty: no spinning, so that each round parks if it can.
-  void receive() {
-    while (in.available() == 0) {
-      sleeper.arm();
-      if (in.available() == 0) {
-        ++parks;
-        if (!wait_for_bell(in_bell)) ++rescues;
-        clear_doorbell(in_bell);
-      }
-      sleeper.disarm();
-    }
-    in.skip(1);
-    in.publish();
-  }
-};
-
-struct PingPong {
-  std::unique_ptr<SharedRing, Unmap> there = make_ring();
-  std::unique_ptr<SharedRing, Unmap> back = make_ring();
-  Doorbell there_bell = std::move(create_doorbell()).value();
-  Doorbell back_bell = std::move(create_doorbell()).value();
-
-  Side pinger() {
-    return {consumer_of(*back),  Sleeper(&back->wake), back_bell.read_end.get(),
-            producer_of(*there), Waker(&there->wake),  there_bell.write_end.get()};
-  }
-  Side ponger() {
-    return {consumer_of(*there), Sleeper(&there->wake), there_bell.read_end.get(),
-            producer_of(*back),  Waker(&back->wake),    back_bell.write_end.get()};
-  }
-};
-
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-constexpr uint64_t kRounds = 20'000;
-#else
-constexpr uint64_t kRounds = 250'000;
-#endif
-
-TEST(Sleep, NoWakeUpIsLostBetweenThreads) {
-  PingPong pair;
-  Side ping = pair.pinger();
-  Side pong = pair.ponger();
-  std::thread other([&] {
-    for (uint64_t i = 0; i < kRounds / 4; ++i) {
-      pong.receive();
-      pong.send();
-    }
-  });
-  for (uint64_t i = 0; i < kRounds / 4; ++i) {
-    ping.send();
-    ping.receive();
-  }
-  other.join();
-  EXPECT_EQ(ping.rescues + pong.rescues, 0u);
-  EXPECT_GT(ping.parks + pong.parks, 0u);
-}
-
-// Bursts of random length keep the two processes out of step, so that arming, publishing and
-// ringing meet in every order.
-TEST(Sleep, NoWakeUpIsLostBetweenProcesses) {
-  PingPong pair;
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    Side pong = pair.ponger();
-    for (uint64_t i = 0; i < kRounds; ++i) {
-      pong.receive();
-      pong.send();
-    }
-    _exit(pong.rescues == 0 ? 0 : 1);
-  }
-  Side ping = pair.pinger();
-  Prng random(2);
-  for (uint64_t sent = 0; sent < kRounds;) {
-    const uint64_t burst = std::min(kRounds - sent, 1 + random.below(3));
-    for (uint64_t i = 0; i < burst; ++i) ping.send();
-    for (uint64_t i = 0; i < burst; ++i) ping.receive();
-    sent += burst;
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  EXPECT_EQ(ping.rescues, 0u);
-  EXPECT_GT(ping.parks, 0u);
-}
-
-TEST(Sleep, OneSleepIsRungForOnce) {
-  IndexLine wake = {};
-  Sleeper sleeper(&wake);
-  Waker waker(&wake);
-  EXPECT_FALSE(waker.should_ring()) << "awake from the start";
-  sleeper.arm();
-  EXPECT_TRUE(waker.should_ring());
-  EXPECT_FALSE(waker.should_ring());
-  sleeper.disarm();
-  EXPECT_FALSE(waker.should_ring());
-  sleeper.arm();
-  EXPECT_TRUE(waker.should_ring());
-  sleeper.arm();  // an event loop arms again without having been awake
-  EXPECT_TRUE(waker.should_ring());
-}
-
-TEST(Sleep, AMillionBellsThatNobodyHearsAreOne) {
-  Doorbell bell = std::move(create_doorbell()).value();
-  for (int i = 0; i < 1'000'000; ++i) ring_doorbell(bell.write_end.get());
-  EXPECT_TRUE(clear_doorbell(bell.read_end.get()));
-  EXPECT_FALSE(clear_doorbell(bell.read_end.get()));
-  ring_doorbell(bell.write_end.get());
-  EXPECT_TRUE(clear_doorbell(bell.read_end.get()));
-}
-
-TEST(Sleep, RingingForADeadListenerRaisesNothing) {
-  Doorbell bell = std::move(create_doorbell()).value();
-  const UniqueFd keeper = std::move(reopen_read_end(bell.read_end.get())).value();
-  bell.read_end.reset();
-  ring_doorbell(bell.write_end.get());  // SIGPIPE would end the program
-  EXPECT_TRUE(clear_doorbell(keeper.get()));
 }
 
 }  // namespace
