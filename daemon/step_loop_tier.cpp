@@ -45,7 +45,8 @@ void StepLoop::make_loads() {
 void StepLoop::store_ahead() {
   if (parts_.tier == nullptr) return;
   const PageCount low(parts_.memory.pool().counts().total.value / kFreeShare);
-  if (parts_.memory.store_ahead(low, kStoresAheadATurn) > 0) make_stores();
+  parts_.memory.store_ahead(low, kStoresAheadATurn);
+  make_stores();
 }
 
 uint32_t StepLoop::flush_cache(std::optional<CacheDomain> domain) {

@@ -162,6 +162,7 @@ void StepLoop::go_on_relieving() {
 }
 
 PageCount StepLoop::give_back_idle_pages() {
+  make_stores();  // what ended since the last step may have left some
   std::array<PageId, 256> pages;
   PageCount given;
   size_t count;

@@ -145,6 +145,8 @@ class PrefixIndex {
   // Nodes whose content is in the next tier, and how many there can be.
   uint32_t slots_used() const { return slots_.used(); }
   uint32_t slots() const { return header_->slots; }
+  // Whether the slot's content is still what it was when this was handed out.
+  bool holds(SlotRef slot) const { return slots_.node_of(slot) != kNoIndex; }
   bool is_slot_used(uint32_t slot) const { return slots_.is_used(slot); }
   // Whether the content of a page in the index is in the next tier too.
   bool is_stored(PageId page) const { return nodes_[node_of(page)].slot != kNoIndex; }

@@ -84,6 +84,7 @@ void Scheduler::build_loads(uint32_t index, BatchPlan& plan) {
   if (count == 0) {
     slot.fetches = false;
     slot.stored_end = slot.computed;
+    load_vanished_ = true;
     return;
   }
   const uint32_t first = slot.computed / kPageTokens;

@@ -18,6 +18,16 @@
 namespace inferd::scheduler {
 
 bool Scheduler::plan(const StepBudget& budget, BatchPlan& plan) {
+  // A second time only if all that was planned was to load what making room for it pushed out of the tier: those
+  // who wanted it compute now. So there is no third time for the same ones.
+  do {
+    load_vanished_ = false;
+    plan_once(budget, plan);
+  } while (!in_flight_ && load_vanished_);
+  return in_flight_;
+}
+
+void Scheduler::plan_once(const StepBudget& budget, BatchPlan& plan) {
   INFERD_CHECK(!in_flight_);
   INFERD_CHECK(budget.tokens > 0 && budget.tokens <= config_.step_tokens);
   INFERD_CHECK(budget.logits > 0 && budget.logits <= config_.step_logits);
@@ -42,7 +52,6 @@ bool Scheduler::plan(const StepBudget& budget, BatchPlan& plan) {
   settle();
   count_waits();
   in_flight_ = !plan.items.empty() || !plan.loads.empty();
-  return in_flight_;
 }
 
 void Scheduler::reserve_running(const StepBudget& budget) {

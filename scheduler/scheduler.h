@@ -231,6 +231,7 @@ class Scheduler {
   static constexpr uint32_t kPromotionSteps = 2;  // how much of it makes its first request come first
 
   // plan.cpp; `index` is that of a slot
+  void plan_once(const StepBudget& budget, BatchPlan& plan);
   void reserve_running(const StepBudget& budget);
   void serve_first(const StepBudget& budget);
   std::optional<uint32_t> first_ranked(bool loading_too) const;
@@ -329,6 +330,7 @@ class Scheduler {
 
   // Of the step in flight.
   bool in_flight_ = false;
+  bool load_vanished_ = false;  // what somebody was to load went out of the tier while the plan was made
   memory::Reservation reservation_;  // empty outside of plan()
   uint32_t tokens_granted_ = 0;
   uint32_t logits_granted_ = 0;

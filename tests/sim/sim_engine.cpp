@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/check.h"
 #include "tests/sim/oracle.h"
 
 namespace inferd::sim {
@@ -40,9 +39,13 @@ void SimEngine::page_released(PageId page) {
   announced_[page.value] = false;
 }
 
-void SimEngine::load_page(PageId page, std::span<const TokenId> tokens) {
-  INFERD_CHECK(announced_[page.value] && slot(page, 0) == kNoToken);
+Result<void> SimEngine::load_page(PageId page, std::span<const TokenId> tokens) {
+  if (!announced_[page.value] || slot(page, 0) != kNoToken) {
+    return Error(ErrorCode::kInternal, "engine: content is loaded into page " +
+                                           std::to_string(page.value) + ", which is not new");
+  }
   std::copy(tokens.begin(), tokens.end(), slots_.begin() + page.value * kPageTokens);
+  return {};
 }
 
 void SimEngine::page_left_to(PageId page, uint32_t position, SequenceId sequence) {

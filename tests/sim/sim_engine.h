@@ -34,8 +34,9 @@ class SimEngine {
   // it shared the page up to there, and is alone with it now.
   void page_left_to(PageId page, uint32_t position, SequenceId sequence);
 
-  // The page, just handed out, gets content from elsewhere.
-  void load_page(PageId page, std::span<const TokenId> tokens);
+  // The page, just handed out, gets content from elsewhere. Errors: kInternal if it was not announced, or is
+  // written already.
+  Result<void> load_page(PageId page, std::span<const TokenId> tokens);
 
   // Runs a step. histories()[i] is then the history at the end of plan.items[i]. Errors: kInternal
   // if a page is used that was not announced, a slot is written twice or read before it was

@@ -34,7 +34,12 @@ Simulation::Simulation(const SimOptions& options) : options_(options), prng_(opt
   config_.context_tokens = random_in(prng_, 20, 200);
   config_.queue_max = random_in(prng_, 1, 12);
   config_.session_requests_max = prng_.below(3) == 0 ? random_in(prng_, 1, 6) : 0;
+  if (prng_.below(4) == 0) {
+    config_.user_quota.pages = random_in(prng_, 1, 20);
+    config_.user_quota.sequences = prng_.below(2) == 0 ? random_in(prng_, 1, 4) : 0;
+  }
   if (options_.flood) {
+    config_.user_quota = {};
     memory_config_.sequences_max = random_in(prng_, 4, 8);
     config_.step_tokens = random_in(prng_, 8, 64);
     config_.step_logits = random_in(prng_, 8, 16);
@@ -127,6 +132,7 @@ Result<void> Simulation::tick(bool faults) {
     INFERD_TRY(trouble_);
   }
   INFERD_TRY(step(faults));
+  forget_spoiled();
   // An announcement can only be skipped while it is due: see step().
   if (faults && options_.sabotage != Sabotage::kSkipAnnouncement) maybe_sabotage();
   return check_state();
@@ -224,7 +230,9 @@ Result<void> Simulation::submit_random(SimClient& client) {
     ++report_.refused;
     return {};
   }
-  sent->expected = expected_outcome(sent->prompt, request.max_tokens, sent->stop_tokens, limit);
+  sent->limit_tokens = limit_of(request);
+  const uint32_t context = std::min(limit, sent->limit_tokens);
+  sent->expected = expected_outcome(sent->prompt, request.max_tokens, sent->stop_tokens, context);
   if (client.stalled_ticks > 0) scheduler_->pause(request.sequence);
   sent_.emplace(request.sequence, std::move(sent));
   return {};
@@ -258,22 +266,53 @@ void Simulation::renice_random(const SimClient& client) {
   }
 }
 
-// Refused at once exactly if it can never fit; told to wait only if a queue limit is reached.
+// Where the request ends at the latest: one that asks for all there is gets what its user may have.
+uint32_t Simulation::limit_of(const Request& request) const {
+  const auto prompt = static_cast<uint32_t>(request.prompt.size());
+  if (request.max_tokens != scheduler::kUnlimitedTokens) return prompt + request.max_tokens;
+  uint32_t limit = scheduler_->sequence_limit().tokens;
+  const uint32_t pages = config_.user_quota.pages;
+  if (pages != 0) limit = std::min(limit, pages * kPageTokens);
+  return std::max(limit, prompt + 1);
+}
+
+// Whether the user has so much, counted from what was accepted, that this must wait.
+bool Simulation::over_quota(const Request& request) const {
+  uint32_t sequences = 0;
+  uint32_t pages = memory::pages_for_tokens(limit_of(request)).value;
+  for (const auto& [id, sent] : sent_) {
+    if (sent->request.user != request.user) continue;
+    ++sequences;
+    pages += memory::pages_for_tokens(sent->limit_tokens).value;
+  }
+  const scheduler::Quota& quota = config_.user_quota;
+  return (quota.sequences != 0 && sequences >= quota.sequences) ||
+         (quota.pages != 0 && pages > quota.pages);
+}
+
+// Refused at once exactly if it can never fit; told to wait only if a queue limit or a quota is reached.
 Result<void> Simulation::check_answer_to_submit(const Request& request,
                                                 const Result<void>& answer) {
   const uint64_t generate =
       request.max_tokens == scheduler::kUnlimitedTokens ? 1 : request.max_tokens;
-  const bool fits = request.prompt.size() + generate <= scheduler_->sequence_limit().tokens;
+  const scheduler::Quota& quota = config_.user_quota;
+  const bool fits =
+      request.prompt.size() + generate <= scheduler_->sequence_limit().tokens &&
+      (quota.pages == 0 || memory::pages_for_tokens(limit_of(request)).value <= quota.pages);
   const ErrorCode code = answer ? ErrorCode::kOk : answer.error().code();
   if (request.prompt.empty()) {
     if (code == ErrorCode::kInvalidArgument) return {};
     return violation("an empty prompt was not refused");
   }
+  const bool over = over_quota(request);
+  if (code == ErrorCode::kOk && over) return violation("a request beyond its user's quota was accepted");
+  // Who has too many requests already is told so first.
+  if (!fits && code == ErrorCode::kUnavailable) return {};
   if (fits == (code == ErrorCode::kResourceExhausted)) {
     return violation("a request that " + std::string(fits ? "fits" : "can never fit") + " got '" +
                      (answer ? "accepted" : answer.error().message()) + "'");
   }
-  if (code == ErrorCode::kUnavailable && config_.session_requests_max == 0 &&
+  if (code == ErrorCode::kUnavailable && config_.session_requests_max == 0 && !over &&
       scheduler_->stats().waiting < config_.queue_max) {
     return violation("a request was told to wait though the queue has room");
   }
@@ -332,6 +371,13 @@ void Simulation::lose_prefixes() {
   if (dice == 0) memory_->prefixes().flush(CacheDomain(kFirstUser.value));
   if (dice == 1) memory_->prefixes().flush_all();
   if (dice == 2) memory_->drop_cached(UINT32_MAX, random_in(prng_, 0, 3));
+  if (dice == 3) {
+    const std::vector<TokenId>& preamble = preambles_[prng_.below(preambles_.size())];
+    memory_->prefixes().pin(CacheDomain(7), preamble, kFirstUser, random_in(prng_, 0, 8));
+  }
+  if (dice == 4) memory_->prefixes().unpin(kFirstUser);
+  // With a next tier, that is where they go.
+  if (dice >= 20 && dice < 28 && tier_ != nullptr) memory_->drop_cached(UINT32_MAX, random_in(prng_, 0, 8));
   if (dice < 20) memory_->store_ahead(PageCount(random_in(prng_, 0, 24)), random_in(prng_, 0, 3));
 }
 
@@ -346,24 +392,36 @@ void Simulation::make_stores(bool faults) {
     if (faults && last && options_.sabotage == Sabotage::kSkipStore && !report_.sabotaged) {
       tokens[prng_.below(kPageTokens)] = kNoToken;
       report_.sabotaged = true;
+      spoiled_.push_back(store.slot);
     }
     tier_->store(store.slot, tokens);
   }
   memory_->stores().clear();
 }
 
-void Simulation::make_loads(bool faults) {
+// What went out of the tier again before anybody looked at it did no harm.
+void Simulation::forget_spoiled() {
+  if (spoiled_.empty()) return;
+  const auto there = [this](memory::SlotRef slot) {
+    return memory_->prefixes().holds(slot) && !tier_->content(slot).empty();
+  };
+  report_.sabotaged = std::any_of(spoiled_.begin(), spoiled_.end(), there);
+  if (!report_.sabotaged) spoiled_.clear();
+}
+
+Result<void> Simulation::make_loads(bool faults) {
   for (const scheduler::PageLoad& load : plan_.loads) {
     const std::span<const TokenId> content = tier_->load(load.slot);
-    engine_->load_page(load.page, content);
+    INFERD_TRY(engine_->load_page(load.page, content));
     if (faults && options_.sabotage == Sabotage::kWrongLoad && !report_.sabotaged) {
       engine_->page_taken(load.page);
       std::vector<TokenId> other(content.begin(), content.end());
       other.front() = other.front() == 0 ? 1 : 0;
-      engine_->load_page(load.page, other);
+      INFERD_TRY(engine_->load_page(load.page, other));
       report_.sabotaged = true;
     }
   }
+  return {};
 }
 
 // Who had the beginning of a shared page, and is the only one to hold it when the step is planned, may write

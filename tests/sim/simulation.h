@@ -67,6 +67,7 @@ class Simulation {
     std::vector<TokenId> prompt;
     std::vector<TokenId> stop_tokens;
     Outcome expected;
+    uint32_t limit_tokens = 0;  // at which it ends at the latest
     uint32_t received = 0;  // generated tokens delivered
     uint32_t scored = 0;    // prompt positions whose logits came
     uint32_t served_to = 0;  // positions computed, whether or not they were lost since
@@ -83,6 +84,8 @@ class Simulation {
   void act(SimClient& client);
   Result<void> submit_random(SimClient& client);
   std::vector<TokenId> random_prompt(uint32_t tokens);
+  uint32_t limit_of(const scheduler::Request& request) const;
+  bool over_quota(const scheduler::Request& request) const;
   Result<void> check_answer_to_submit(const scheduler::Request& request,
                                       const Result<void>& answer);
   void maybe_fork(const SimClient& client, Sent& sent);
@@ -96,7 +99,7 @@ class Simulation {
   void note_sole_holders();
   void announce_pages();
   void make_stores(bool faults);
-  void make_loads(bool faults);
+  Result<void> make_loads(bool faults);
   scheduler::StepBudget random_budget(bool faults);
   Result<void> step(bool faults);
   Result<void> check_plan(const scheduler::StepBudget& budget);
@@ -111,6 +114,7 @@ class Simulation {
   Result<void> check_state() const;
   Result<void> check_index() const;
   Result<void> check_tier() const;
+  void forget_spoiled();
   uint64_t steps_bound() const;
 
   const SimOptions options_;
@@ -137,6 +141,7 @@ class Simulation {
   };
   std::map<Account, double> served_;
   std::map<std::pair<Account, Account>, Range> differences_;
+  std::vector<memory::SlotRef> spoiled_;  // slots that sabotage gave other content
   uint64_t last_sequence_ = 0;
   SimReport report_;
 };

@@ -36,6 +36,7 @@ scheduler::StepBudget Simulation::random_budget(bool faults) {
 }
 
 Result<void> Simulation::step(bool faults) {
+  make_stores(false);  // what ended since the last step may have left some
   if (tier_ != nullptr) tier_->advance(faults);
   lose_prefixes();
   make_stores(false);
@@ -44,6 +45,7 @@ Result<void> Simulation::step(bool faults) {
   const bool late = faults && options_.sabotage == Sabotage::kLateStore && !report_.sabotaged;
   if (late && !memory_->stores().empty()) {
     report_.sabotaged = true;
+    for (const memory::PageStore& store : memory_->stores()) spoiled_.push_back(store.slot);
     announce_pages();
   }
   make_stores(faults);
@@ -53,7 +55,7 @@ Result<void> Simulation::step(bool faults) {
   if (options_.flood) INFERD_TRY(check_fairness());
   if (faults && options_.sabotage == Sabotage::kSkipAnnouncement) maybe_sabotage();
   announce_pages();
-  make_loads(faults);
+  INFERD_TRY(make_loads(faults));
   note_sole_holders();
   if (faults && options_.sabotage == Sabotage::kSkipCopy && !plan_.copies.empty()) {
     for (SimClient& client : clients_) resume(client);
@@ -346,6 +348,12 @@ Result<void> Simulation::check_state() const {
   }
   for (const auto& [user, count] : charges) {
     if (pool.charged_pages(user).value != count) return violation("a user's charge is wrong");
+    // What is cached beyond the quota goes, but for what another user's pages or a pin stand behind.
+    uint32_t live = 0;
+    for (const auto& entry : references) live += pool.charged_to(entry.first) == user ? 1 : 0;
+    if (config_.user_quota.pages != 0 && live > config_.user_quota.pages) {
+      return violation("a user holds more pages than the quota allows");
+    }
   }
   const memory::PageCounts counts = pool.counts();
   const PageCount sum =
