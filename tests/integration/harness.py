@@ -77,9 +77,13 @@ class Daemon:
         self.socket = os.path.join(self.runtime, "inferd.sock")
         self.control = os.path.join(self.runtime, "control.sock")
         self.log_path = os.path.join(self.folder, "log")
-        command = [binary("inferd"), "--model", model or model_path(), "--runtime-dir", self.runtime, *options]
-        with open(self.log_path, "wb") as file:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=log or file)
+        self.command = [binary("inferd"), "--model", model or model_path(), "--runtime-dir", self.runtime, *options]
+        self.start(log)
+
+    def start(self, log=None):
+        """Starts it; again, on what it left behind, once it was killed."""
+        with open(self.log_path, "ab") as file:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.DEVNULL, stdout=file, stderr=log or file)
         try:
             wait_until(self._answers, "the daemon answers")
         except BaseException:
@@ -175,6 +179,27 @@ class Daemon:
                 raise AssertionError("the daemon ended with %d:\n%s" % (code, log))
         elif self.process.returncode != 0:
             raise AssertionError("the daemon had ended with %d:\n%s" % (self.process.returncode, self.log()))
+
+
+class Footprint:
+    """What the daemon holds, read while it is idle: descriptors, and mappings by what they map."""
+
+    def __init__(self, daemon):
+        self.descriptors = daemon.descriptors()
+        self.shared = {}
+        self.lines = 0
+        with open("/proc/%d/maps" % daemon.process.pid) as file:
+            for line in file:
+                self.lines += 1
+                name = line.split(maxsplit=5)[5].strip() if line.count(" ") > 5 else ""
+                if name.startswith("/memfd:"):
+                    self.shared[name] = self.shared.get(name, 0) + 1
+
+    def __eq__(self, other):
+        return (self.descriptors, self.shared) == (other.descriptors, other.shared)
+
+    def __repr__(self):
+        return "%d descriptors, %d mappings, of memfds %s" % (self.descriptors, self.lines, self.shared)
 
 
 class DaemonTest(unittest.TestCase):

@@ -34,27 +34,6 @@ def small_daemon():
             yield daemon
 
 
-class Footprint:
-    """What the daemon holds, read while it is idle: descriptors, and mappings by what they map."""
-
-    def __init__(self, daemon):
-        self.descriptors = daemon.descriptors()
-        self.shared = {}
-        self.lines = 0
-        with open("/proc/%d/maps" % daemon.process.pid) as file:
-            for line in file:
-                self.lines += 1
-                name = line.split(maxsplit=5)[5].strip() if line.count(" ") > 5 else ""
-                if name.startswith("/memfd:"):
-                    self.shared[name] = self.shared.get(name, 0) + 1
-
-    def __eq__(self, other):
-        return (self.descriptors, self.shared) == (other.descriptors, other.shared)
-
-    def __repr__(self):
-        return "%d descriptors, %d mappings, of memfds %s" % (self.descriptors, self.lines, self.shared)
-
-
 class Client:
     """One process of inferd-test-churn, and when it is to be killed, if at all."""
 
@@ -137,7 +116,7 @@ class Leak(unittest.TestCase):
         """Of the daemon when nothing runs and nobody is connected."""
         daemon.wait_idle()
         harness.wait_until(lambda: daemon.status()["sessions"] == 0, "no session is left")
-        return Footprint(daemon)
+        return harness.Footprint(daemon)
 
     def check_metrics(self, daemon, made):
         """The pool is whole again, and the test did meet what it is about."""
