@@ -37,18 +37,21 @@ void ControlService::cache_flush(const Call& call) {
     }
     domain = host_.cache_domains().find(given->get<std::string>());
     if (!domain) {
-      call.reply(control_error(Error(ErrorCode::kNotFound,
-                                     "there is no cache domain of that name; inferctl cache stat lists "
-                                     "those with pages, as user:UID and shared:NAME")));
+      call.reply(
+          control_error(Error(ErrorCode::kNotFound,
+                              "there is no cache domain of that name; inferctl cache stat lists "
+                              "those with pages, as user:UID and shared:NAME")));
       return;
     }
   }
   const CacheDomain own = CacheDomains::of_user(call.caller);
   if (!call.privileged) {
     if (domain && *domain != own) {
-      call.reply(control_error(Error(ErrorCode::kPermissionDenied,
-                                     "without privilege only one's own cached prefixes can be flushed, "
-                                     "user:" + std::to_string(call.caller.value))));
+      call.reply(
+          control_error(Error(ErrorCode::kPermissionDenied,
+                              "without privilege only one's own cached prefixes can be flushed, "
+                              "user:" +
+                                  std::to_string(call.caller.value))));
       return;
     }
     domain = own;

@@ -38,11 +38,13 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
   UniqueFd file(::open(options.path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return errno_error("cannot open '" + options.path + "' for cached pages", errno);
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) return errno_error("cannot look at '" + options.path + "'", errno);
+  if (::fstat(file.get(), &status) != 0)
+    return errno_error("cannot look at '" + options.path + "'", errno);
   if (!S_ISREG(status.st_mode) || status.st_uid != ::geteuid()) {
     return Error(ErrorCode::kPermissionDenied,
-                 "'" + options.path + "' is not a plain file of the daemon's own user; remove it, or name "
-                 "another place with [memory] disk_path");
+                 "'" + options.path +
+                     "' is not a plain file of the daemon's own user; remove it, or name "
+                     "another place with [memory] disk_path");
   }
   if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     return Error(ErrorCode::kUnavailable, "another daemon uses '" + options.path +
@@ -67,8 +69,13 @@ Result<std::unique_ptr<DiskTier>> DiskTier::open(const DiskTierOptions& options,
 
 DiskTier::DiskTier(const DiskTierOptions& options, const Clock& clock, std::function<void()> wake,
                    UniqueFd file)
-    : options_(options), clock_(clock), wake_(std::move(wake)), file_(std::move(file)),
-      stores_(options.buffers), fetches_(options.buffers), facts_(options.slots) {
+    : options_(options),
+      clock_(clock),
+      wake_(std::move(wake)),
+      file_(std::move(file)),
+      stores_(options.buffers),
+      fetches_(options.buffers),
+      facts_(options.slots) {
   for (uint32_t slot = 0; slot < options.slots; ++slot) facts_[slot].position = slot;
   prepared_.reserve(options.buffers);
   lost_.reserve(2 * size_t{options.buffers});
@@ -109,9 +116,8 @@ uint32_t DiskTier::stores_free() const {
 }
 
 std::span<std::byte> DiskTier::store(SlotRef slot) {
-  const auto found = std::find_if(stores_.begin(), stores_.end(), [](const Buffer& b) {
-    return b.state == BufferState::kFree;
-  });
+  const auto found = std::find_if(stores_.begin(), stores_.end(),
+                                  [](const Buffer& b) { return b.state == BufferState::kFree; });
   INFERD_CHECK(found != stores_.end() && slot.slot < options_.slots);
   found->state = BufferState::kPrepared;
   found->slot = slot;
@@ -253,17 +259,17 @@ void DiskTier::take_in(const Done& done) {
   Buffer& buffer = fetches_[done.buffer];
   buffer.state = done.error == 0 ? BufferState::kHere : BufferState::kLost;
   const int64_t now_ns = clock_.now_ns();
-  if (done.error == ESTALE) return;  // it was stored anew meanwhile: nobody asks for the old content
+  if (done.error == ESTALE)
+    return;  // it was stored anew meanwhile: nobody asks for the old content
   if (done.error != 0) {
     ++counters_.pages_lost;
     lost_.push_back(buffer.slot);
     note_failure(done.error, false);
     return;
   }
-  const auto took_ns = static_cast<double>(std::max(done.took_ns, now_ns - buffer.asked_ns) >
-                                                   options_.patience_ns
-                                               ? options_.patience_ns
-                                               : done.took_ns);
+  const auto took_ns = static_cast<double>(
+      std::max(done.took_ns, now_ns - buffer.asked_ns) > options_.patience_ns ? options_.patience_ns
+                                                                              : done.took_ns);
   fetch_ns_ = fetch_ns_ == 0 ? took_ns : fetch_ns_ + (took_ns - fetch_ns_) / 8;
   fetch_known_ns_ = now_ns;
 }
@@ -274,17 +280,18 @@ void DiskTier::note_failure(int error, bool writing) {
   if (now_ns < trouble_again_ns_) return;
   trouble_again_ns_ = now_ns + kTroubleEveryNs;
   if (error == EILSEQ) {
-    trouble_ = Error(ErrorCode::kDataCorrupt,
-                     "a cached page in '" + options_.path +
-                         "' is not what was stored there; it is computed again. If this goes on, look at "
-                         "the disk");
+    trouble_ =
+        Error(ErrorCode::kDataCorrupt,
+              "a cached page in '" + options_.path +
+                  "' is not what was stored there; it is computed again. If this goes on, look at "
+                  "the disk");
     return;
   }
-  trouble_ = errno_error(writing ? "cannot store cached pages in '" + options_.path +
-                                       "' (they are computed again when they are needed)"
-                                 : "cannot read cached pages from '" + options_.path +
-                                       "' (they are computed again)",
-                         error);
+  trouble_ = errno_error(
+      writing ? "cannot store cached pages in '" + options_.path +
+                    "' (they are computed again when they are needed)"
+              : "cannot read cached pages from '" + options_.path + "' (they are computed again)",
+      error);
 }
 
 double DiskTier::fetch_ns() const {
@@ -444,7 +451,8 @@ void DiskTier::erase_slots(const Job& job) {
     facts_[slot].generation = 0;
     const auto place = static_cast<off_t>(facts_[slot].position * options_.page_bytes.value);
     const auto bytes = static_cast<off_t>(options_.page_bytes.value);
-    if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place, bytes) == 0) continue;
+    if (::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, place, bytes) == 0)
+      continue;
     // A file system without holes: zeros do as well.
     const std::vector<std::byte> zeros(options_.page_bytes.value);
     if (::pwrite(file_.get(), zeros.data(), zeros.size(), place) < 0) return;

@@ -61,8 +61,9 @@ Result<UniqueFd> take_tier_directory(const std::string& directory) {
   const bool others_write = (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
   if (status.st_uid != ::geteuid() || others_write) {
     return Error(ErrorCode::kPermissionDenied,
-                 "'" + directory + "' must be a directory of the daemon's own user that nobody else can "
-                 "write to; name such a one with [memory] disk_path");
+                 "'" + directory +
+                     "' must be a directory of the daemon's own user that nobody else can "
+                     "write to; name such a one with [memory] disk_path");
   }
   if (::flock(taken.get(), LOCK_EX | LOCK_NB) != 0) {
     return Error(ErrorCode::kUnavailable, "another daemon keeps its cached pages in '" + directory +
@@ -97,7 +98,8 @@ void remove_unused(const std::string& directory) {
       ::access(in_directory(directory, kTierIndexName).c_str(), F_OK) != 0) {
     return;
   }
-  if (const Result<UniqueFd> taken = take_tier_directory(directory); taken.ok()) remove_kept(directory);
+  if (const Result<UniqueFd> taken = take_tier_directory(directory); taken.ok())
+    remove_kept(directory);
 }
 
 uint32_t restore_kept(const TierIndex& index, const CacheDomains& domains,
@@ -133,8 +135,8 @@ TierIndex describe_kept(const engine::ModelInfo& model, const CacheDomains& doma
   index.slots = prefixes.slots();
   std::unordered_map<uint32_t, uint32_t> entry_of;  // by node
   std::unordered_map<uint64_t, uint32_t> domain_of;
-  prefixes.visit_stored([&](uint32_t node, uint32_t parent, CacheDomain domain, memory::SlotRef slot,
-                            std::span<const TokenId> tokens) {
+  prefixes.visit_stored([&](uint32_t node, uint32_t parent, CacheDomain domain,
+                            memory::SlotRef slot, std::span<const TokenId> tokens) {
     const std::optional<StoredPage> page = tier.stored_page(slot);
     const auto above = entry_of.find(parent);
     if (!page || (parent != memory::kNoIndex && above == entry_of.end())) return;
@@ -157,7 +159,8 @@ Result<void> write_kept_index(const std::string& directory, const TierIndex& ind
   const std::string path = in_directory(directory, kTierIndexName);
   const std::string draft = path + ".new";
   ::unlink(draft.c_str());
-  const UniqueFd file(::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+  const UniqueFd file(
+      ::open(draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file) return errno_error("cannot make '" + draft + "'", errno);
   if (const Result<void> written = write_whole(file.get(), encode_tier_index(index)); !written) {
     ::unlink(draft.c_str());
@@ -167,7 +170,8 @@ Result<void> write_kept_index(const std::string& directory, const TierIndex& ind
     return errno_error("cannot name '" + path + "'", errno);
   }
   const UniqueFd parent(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!parent || ::fsync(parent.get()) != 0) return errno_error("cannot write '" + directory + "'", errno);
+  if (!parent || ::fsync(parent.get()) != 0)
+    return errno_error("cannot write '" + directory + "'", errno);
   return {};
 }
 

@@ -65,14 +65,16 @@ Result<uint32_t> StepLoop::pin_cache(CacheDomain domain, UserId user,
   const memory::PrefixIndex::Pinned pinned =
       parts_.memory.prefixes().pin(domain, tokens, user, limit);
   if (pinned.found == 0) {
-    return Error(ErrorCode::kNotFound,
-                 "nothing of this is cached: it must have been computed, and be 16 tokens or longer");
+    return Error(
+        ErrorCode::kNotFound,
+        "nothing of this is cached: it must have been computed, and be 16 tokens or longer");
   }
   if (pinned.of_user > limit) {
     return Error(ErrorCode::kResourceExhausted,
-                 "user " + std::to_string(user.value) + " would have " + std::to_string(pinned.of_user) +
-                     " pages pinned, and [limits] user_pinned_pages allows " + std::to_string(limit) +
-                     ": unpin others first");
+                 "user " + std::to_string(user.value) + " would have " +
+                     std::to_string(pinned.of_user) +
+                     " pages pinned, and [limits] user_pinned_pages allows " +
+                     std::to_string(limit) + ": unpin others first");
   }
   return pinned.found;
 }
@@ -97,7 +99,8 @@ void StepLoop::store_cache() {
   for (PageId page = pool.oldest_cached(); page != kNoPage; page = pool.newer_cached(page)) {
     if (prefixes.is_stored(page) && room > 0) --room;
   }
-  for (PageId page = pool.newest_cached(); page != kNoPage && room > 0; page = pool.older_cached(page)) {
+  for (PageId page = pool.newest_cached(); page != kNoPage && room > 0;
+       page = pool.older_cached(page)) {
     if (prefixes.is_stored(page)) continue;
     if (parts_.tier->stores_free() == 0) {
       parts_.tier->finish();

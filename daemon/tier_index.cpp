@@ -16,7 +16,8 @@ constexpr uint32_t kVersion = 1;
 constexpr uint32_t kTextBytesMax = 4096;
 constexpr uint32_t kDomainsMax = 1u << 16;
 constexpr size_t kSumBytes = sizeof(uint64_t);
-constexpr size_t kEntryBytes = 3 * sizeof(uint32_t) + sizeof(uint64_t) + kPageTokens * sizeof(TokenId);
+constexpr size_t kEntryBytes =
+    3 * sizeof(uint32_t) + sizeof(uint64_t) + kPageTokens * sizeof(TokenId);
 
 class Writer {
  public:

@@ -1,4 +1,5 @@
-// PrefixIndex: content that moves to the next tier, is found there, is lost, or comes back with a restart.
+// PrefixIndex: content that moves to the next tier, is found there, is lost, or comes back with a
+// restart.
 #include <algorithm>
 
 #include "base/check.h"
@@ -30,8 +31,8 @@ size_t PrefixIndex::stored_after(CacheDomain domain, PageId parent, std::span<co
   return node == kNoIndex ? 0 : walk_stored(node, tokens, slots);
 }
 
-// Frees the oldest slot if none is free, a pinned one only if all are. Its node has a page besides, or is a leaf
-// (invariant 3; what follows one that is not pinned is not pinned either).
+// Frees the oldest slot if none is free, a pinned one only if all are. Its node has a page besides,
+// or is a leaf (invariant 3; what follows one that is not pinned is not pinned either).
 bool PrefixIndex::make_slot_free() {
   if (header_->slots == 0) return false;
   if (!slots_.full()) return true;
@@ -85,8 +86,8 @@ std::optional<SlotRef> PrefixIndex::store_beside(PageId page) {
   return slot;
 }
 
-// Everything below a node goes, leaf after leaf. None of it has a page, since the node is about to lose its
-// own, or has none.
+// Everything below a node goes, leaf after leaf. None of it has a page, since the node is about to
+// lose its own, or has none.
 void PrefixIndex::drop_below(uint32_t top) {
   uint32_t node = top;
   while (nodes_[top].first_child != kNoIndex) {
@@ -107,8 +108,8 @@ uint32_t PrefixIndex::pinned_pages(UserId user) const {
   return count;
 }
 
-PrefixIndex::Pinned PrefixIndex::pin(CacheDomain domain, std::span<const TokenId> tokens, UserId user,
-                                     uint32_t pages_max) {
+PrefixIndex::Pinned PrefixIndex::pin(CacheDomain domain, std::span<const TokenId> tokens,
+                                     UserId user, uint32_t pages_max) {
   INFERD_CHECK(user != UserId(kNoIndex));
   std::vector<uint32_t> path;
   uint32_t fresh = 0;
@@ -168,7 +169,8 @@ void PrefixIndex::lose(SlotRef slot) {
   forget(node);
 }
 
-uint32_t PrefixIndex::restore(CacheDomain domain, uint32_t parent, std::span<const TokenId> tokens) {
+uint32_t PrefixIndex::restore(CacheDomain domain, uint32_t parent,
+                              std::span<const TokenId> tokens) {
   INFERD_CHECK(tokens.size() == kPageTokens && domain.value != 0);
   if (header_->slots == 0 || slots_.full()) return kNoIndex;
   if (parent == kNoIndex) parent = make_root(domain);

@@ -6,8 +6,8 @@
 
 namespace inferd::scheduler {
 
-// Whether getting a page from the next tier is faster than computing its tokens. Where either figure is not
-// known yet, it is tried.
+// Whether getting a page from the next tier is faster than computing its tokens. Where either
+// figure is not known yet, it is tried.
 bool Scheduler::worth_loading(uint32_t position) const {
   const memory::PageTier* tier = memory_.tier();
   if (tier == nullptr) return false;
@@ -16,8 +16,8 @@ bool Scheduler::worth_loading(uint32_t position) const {
   return computed_ns == 0 || tier->fetch_ns() < computed_ns;
 }
 
-// How far the next tier goes on where find_prefix() left off, which set stored_: in tokens, a multiple of 16;
-// 0 if that is no further than the `cached` first ones.
+// How far the next tier goes on where find_prefix() left off, which set stored_: in tokens, a
+// multiple of 16; 0 if that is no further than the `cached` first ones.
 uint32_t Scheduler::find_stored(const RequestSlot& slot, uint32_t cached) const {
   if (stored_.empty() || !worth_loading(cached)) return 0;
   const uint32_t end = stored_from_ + static_cast<uint32_t>(stored_.size()) * kPageTokens;
@@ -29,14 +29,14 @@ uint32_t Scheduler::find_stored(const RequestSlot& slot, uint32_t cached) const 
 std::span<const memory::SlotRef> Scheduler::next_stored(const RequestSlot& slot) {
   const uint32_t index = slot.computed / kPageTokens;
   const PageId parent = index == 0 ? kNoPage : slot.table.pages()[index - 1];
-  const auto tokens = std::span<const TokenId>(slot.tokens)
-                          .subspan(slot.computed, slot.stored_end - slot.computed);
+  const auto tokens =
+      std::span<const TokenId>(slot.tokens).subspan(slot.computed, slot.stored_end - slot.computed);
   const size_t count = memory_.prefixes().stored_after(slot.domain, parent, tokens, next_stored_);
   return std::span(next_stored_).first(count);
 }
 
-// Asks for what comes next, and plans what has arrived. Who finds that nothing more will come computes on
-// from there, in this step already.
+// Asks for what comes next, and plans what has arrived. Who finds that nothing more will come
+// computes on from there, in this step already.
 void Scheduler::grant_loads() {
   if (memory_.tier() == nullptr) return;
   for (uint32_t index : running_.slots()) {
@@ -75,7 +75,8 @@ bool Scheduler::somebody_loads() const {
   return std::any_of(running_.slots().begin(), running_.slots().end(), loads);
 }
 
-// Its pages are reserved. What reserving them for others pushed out of the tier meanwhile is not loaded.
+// Its pages are reserved. What reserving them for others pushed out of the tier meanwhile is not
+// loaded.
 void Scheduler::build_loads(uint32_t index, BatchPlan& plan) {
   RequestSlot& slot = slots_[index];
   const std::span<const memory::SlotRef> stored = next_stored(slot);

@@ -1,4 +1,5 @@
-// Stored elsewhere and loaded back, or never away, or lost and computed again: the bytes are the same.
+// Stored elsewhere and loaded back, or never away, or lost and computed again: the bytes are the
+// same.
 #include <gtest/gtest.h>
 
 #include "base/prng.h"
@@ -14,8 +15,7 @@ struct TierLayout {
 std::string tier_layout_name(const testing::TestParamInfo<TierLayout>& info) {
   return "Pages" + std::to_string(info.param.pages) + "Chunks" +
          std::to_string(info.param.chunk_tokens) + "Threads" + std::to_string(info.param.threads) +
-         "Slots" + std::to_string(info.param.slots) +
-         (info.param.lose_every == 0 ? "" : "Losing");
+         "Slots" + std::to_string(info.param.slots) + (info.param.lose_every == 0 ? "" : "Losing");
 }
 
 class Tiers : public testing::TestWithParam<TierLayout> {
@@ -25,7 +25,8 @@ class Tiers : public testing::TestWithParam<TierLayout> {
     std::vector<TokenId> beginning(300);
     for (TokenId& token : beginning) token = static_cast<TokenId>(prng.below(kSmallVocabulary));
     std::vector<uint32_t> lengths;
-    for (uint32_t i = 0; i < 24; ++i) lengths.push_back(10 + static_cast<uint32_t>(prng.below(120)));
+    for (uint32_t i = 0; i < 24; ++i)
+      lengths.push_back(10 + static_cast<uint32_t>(prng.below(120)));
     jobs_ = jobs_of(lengths, kSmallVocabulary, 92);
     for (size_t i = 0; i < jobs_.size(); ++i) {
       Job& job = jobs_[i];
@@ -70,8 +71,10 @@ TEST_P(Tiers, PreemptedAndLoadedBackTheyGiveTheSameBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Tiers,
-                         testing::Values(TierLayout{28, 0, 1, 2000, 0}, TierLayout{28, 7, 2, 2000, 0},
-                                         TierLayout{40, 64, 2, 60, 0}, TierLayout{28, 0, 2, 2000, 5},
+                         testing::Values(TierLayout{28, 0, 1, 2000, 0},
+                                         TierLayout{28, 7, 2, 2000, 0},
+                                         TierLayout{40, 64, 2, 60, 0},
+                                         TierLayout{28, 0, 2, 2000, 5},
                                          TierLayout{40, 3, 1, 2000, 0}),
                          tier_layout_name);
 

@@ -15,7 +15,8 @@ using nlohmann::ordered_json;
 
 constexpr OptionSpec kOptions[] = {
     {"ids", "LIST", "pin: these token ids instead of a text, such as 1,2,3"},
-    {"domain", "NAME", "flush this domain alone: user:UID, or shared:NAME"}, kJsonOption};
+    {"domain", "NAME", "flush this domain alone: user:UID, or shared:NAME"},
+    kJsonOption};
 
 Result<ExitCode> stat(const Arguments& arguments) {
   INFERD_ASSIGN(const ordered_json reply, call_control(arguments, "CacheStat"));
@@ -106,9 +107,12 @@ const Command& cache_command() {
       "cache",
       "stat | flush | pin TEXT | unpin",
       "show, forget or pin cached prefixes",
-      "stat prints how many pages of cached prefixes each domain has, in memory and on disk. flush forgets\n"
-      "them and erases what is on disk; running requests go on. Without privilege a user sees and flushes\n"
-      "only their own. pin computes TEXT (or standard input, for -) as run --raw does, and keeps its pages\n"
+      "stat prints how many pages of cached prefixes each domain has, in memory and on disk. flush "
+      "forgets\n"
+      "them and erases what is on disk; running requests go on. Without privilege a user sees and "
+      "flushes\n"
+      "only their own. pin computes TEXT (or standard input, for -) as run --raw does, and keeps "
+      "its pages\n"
       "after all that are not pinned, up to a limit; unpin ends that for all of one's own.",
       kOptions,
       2,

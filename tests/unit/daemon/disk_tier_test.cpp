@@ -27,10 +27,12 @@ constexpr uint32_t kPageBytes = 8192;
 class DiskTierTest : public testing::Test {
  protected:
   std::unique_ptr<DiskTier> open(bool keep = true, uint32_t slots = 16) {
-    Result<std::unique_ptr<DiskTier>> tier =
-        DiskTier::open({.path = path_, .keep_file = keep, .page_bytes = Bytes(kPageBytes),
-                        .slots = slots, .buffers = 4},
-                       clock_, [] {});
+    Result<std::unique_ptr<DiskTier>> tier = DiskTier::open({.path = path_,
+                                                             .keep_file = keep,
+                                                             .page_bytes = Bytes(kPageBytes),
+                                                             .slots = slots,
+                                                             .buffers = 4},
+                                                            clock_, [] {});
     EXPECT_TRUE(tier.ok()) << tier.error().message();
     return std::move(tier).value();
   }
@@ -205,7 +207,8 @@ TEST_F(DiskTierTest, ItsFileIsPrivateAndOfOneDaemon) {
   ASSERT_EQ(::stat(path_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
   const auto second = DiskTier::open(
-      {.path = path_, .keep_file = true, .page_bytes = Bytes(kPageBytes), .slots = 4}, clock_, [] {});
+      {.path = path_, .keep_file = true, .page_bytes = Bytes(kPageBytes), .slots = 4}, clock_,
+      [] {});
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.error().code(), ErrorCode::kUnavailable);
   EXPECT_THAT(second.error().message(), HasSubstr("another daemon"));
@@ -241,8 +244,11 @@ TEST_F(DiskTierTest, AnotherDaemonTakesItOver) {
 class TierLoop : public testing::Test {
  protected:
   TierLoop() {
-    tier_ = std::move(DiskTier::open({.path = directory_.path() + "/pages", .keep_file = true,
-                                      .page_bytes = Bytes(4096), .slots = 200, .buffers = 16},
+    tier_ = std::move(DiskTier::open({.path = directory_.path() + "/pages",
+                                      .keep_file = true,
+                                      .page_bytes = Bytes(4096),
+                                      .slots = 200,
+                                      .buffers = 16},
                                      fixture_.clock, [] {}))
                 .value();
     fixture_.attach_tier(*tier_);

@@ -157,12 +157,15 @@ TEST_F(KeptCache, IsPutBackAsFarAsItFitsAndItsDomainsExist) {
                               .sequences_max = 2,
                               .sequence_tokens_max = 128,
                               .tier_slots = 9});  // so the first entry's place is beyond the end
-  auto tier = std::move(DiskTier::open({.path = path(kTierFileName), .keep_file = true,
-                                        .page_bytes = Bytes(4096), .slots = 9},
+  auto tier = std::move(DiskTier::open({.path = path(kTierFileName),
+                                        .keep_file = true,
+                                        .page_bytes = Bytes(4096),
+                                        .slots = 9},
                                        clock, [] {}))
                   .value();
   TierIndex index = sample_index();
-  // User 1000's first page lost, and all that follow it; the shared domain is not configured any more.
+  // User 1000's first page lost, and all that follow it; the shared domain is not configured any
+  // more.
   EXPECT_EQ(restore_kept(index, CacheDomains(), memory.prefixes(), *tier), 0u);
   for (TierIndex::Entry& entry : index.entries) entry.position = (entry.position + 5) % 9;
   EXPECT_EQ(restore_kept(index, CacheDomains(), memory.prefixes(), *tier), 4u);

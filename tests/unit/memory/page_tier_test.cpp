@@ -1,5 +1,6 @@
-// Two tiers: content that leaves the pool for the next tier is found there, comes back, or is lost cleanly.
-// A plain map stands for the bytes; what a page holds is the whole path of tokens up to it.
+// Two tiers: content that leaves the pool for the next tier is found there, comes back, or is lost
+// cleanly. A plain map stands for the bytes; what a page holds is the whole path of tokens up to
+// it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -51,8 +52,8 @@ class TwoTiers {
     memory.stores().clear();
   }
 
-  // Runs a sequence over `tokens`: attaches what pages have, loads what slots have, computes the rest.
-  // Returns how many tokens it loaded; the table is left open.
+  // Runs a sequence over `tokens`: attaches what pages have, loads what slots have, computes the
+  // rest. Returns how many tokens it loaded; the table is left open.
   PageTable run(const Tokens& tokens, uint64_t id, uint32_t& loaded, CacheDomain domain = kDomain) {
     std::vector<PageId> pages;
     std::vector<SlotRef> stored;
@@ -67,7 +68,8 @@ class TwoTiers {
     loaded = 0;
     while (table.tokens() < tokens.size()) {
       const uint32_t done = table.tokens();
-      const uint32_t more = std::min<uint32_t>(kPageTokens, static_cast<uint32_t>(tokens.size()) - done);
+      const uint32_t more =
+          std::min<uint32_t>(kPageTokens, static_cast<uint32_t>(tokens.size()) - done);
       Reservation reservation;
       if (memory.reserve(table.pages_needed(more), reservation) != ReserveStatus::kReserved) break;
       table.append(more, reservation);
@@ -86,8 +88,7 @@ class TwoTiers {
       } else {
         in_pages[page] = Tokens(tokens.begin(), tokens.begin() + done + kPageTokens);
       }
-      const PageId kept =
-          memory.prefixes().insert(domain, parent, page, rest.first(kPageTokens));
+      const PageId kept = memory.prefixes().insert(domain, parent, page, rest.first(kPageTokens));
       if (kept != kNoPage && kept != page) memory.sequences().replace(table, index, kept);
     }
     return table;
@@ -210,13 +211,13 @@ TEST(PageTier, RestoredContentIsFoundAndLeavesFromTheEnd) {
   EXPECT_EQ(tiers.memory.prefixes().restore(kDomain, kNoIndex, counted(16, 99)), kNoIndex);
   ASSERT_TRUE(tiers.memory.verify().ok()) << tiers.memory.verify().error().message();
   uint32_t seen = 0;
-  tiers.memory.prefixes().visit_stored([&](uint32_t, uint32_t above, CacheDomain domain, SlotRef,
-                                           std::span<const TokenId> page) {
-    EXPECT_EQ(domain, kDomain);
-    EXPECT_EQ(above == kNoIndex, seen == 0);
-    EXPECT_EQ(page[0], static_cast<TokenId>(seen * kPageTokens));
-    ++seen;
-  });
+  tiers.memory.prefixes().visit_stored(
+      [&](uint32_t, uint32_t above, CacheDomain domain, SlotRef, std::span<const TokenId> page) {
+        EXPECT_EQ(domain, kDomain);
+        EXPECT_EQ(above == kNoIndex, seen == 0);
+        EXPECT_EQ(page[0], static_cast<TokenId>(seen * kPageTokens));
+        ++seen;
+      });
   EXPECT_EQ(seen, 4u);
   uint32_t loaded = 0;
   PageTable table = tiers.run(counted(32, 700), 1, loaded);
@@ -229,14 +230,15 @@ TEST(PageTier, RestoredContentIsFoundAndLeavesFromTheEnd) {
   tiers.memory.sequences().close(table);
 }
 
-// Random prompts with few different beginnings through small tiers; whatever a page is said to hold, it
-// does, and the lists stay in order.
+// Random prompts with few different beginnings through small tiers; whatever a page is said to
+// hold, it does, and the lists stay in order.
 TEST(PageTier, NoContentIsEverTakenForAnother) {
   uint64_t loaded_sum = 0;
   uint32_t lost = 0;
   for (uint64_t seed = 1; seed <= 60; ++seed) {
     Prng prng(seed);
-    TwoTiers tiers(12 + static_cast<uint32_t>(prng.below(20)), static_cast<uint32_t>(prng.below(40)));
+    TwoTiers tiers(12 + static_cast<uint32_t>(prng.below(20)),
+                   static_cast<uint32_t>(prng.below(40)));
     std::vector<PageTable> open;
     for (uint64_t round = 1; round <= 120; ++round) {
       Tokens tokens(1 + prng.below(160));
@@ -253,10 +255,14 @@ TEST(PageTier, NoContentIsEverTakenForAnother) {
       }
       const uint64_t dice = prng.below(12);
       if (dice == 0) tiers.memory.drop_cached(UINT32_MAX, 1 + static_cast<uint32_t>(prng.below(5)));
-      if (dice == 1) tiers.memory.store_ahead(PageCount(20), 1 + static_cast<uint32_t>(prng.below(5)));
+      if (dice == 1)
+        tiers.memory.store_ahead(PageCount(20), 1 + static_cast<uint32_t>(prng.below(5)));
       if (dice == 2) tiers.memory.prefixes().flush(CacheDomain(1));
-      if (dice == 4) tiers.memory.prefixes().pin(CacheDomain(1), tokens, UserId(1 + static_cast<uint32_t>(prng.below(2))), 12);
-      if (dice == 5) tiers.memory.prefixes().unpin(UserId(1 + static_cast<uint32_t>(prng.below(2))));
+      if (dice == 4)
+        tiers.memory.prefixes().pin(CacheDomain(1), tokens,
+                                    UserId(1 + static_cast<uint32_t>(prng.below(2))), 12);
+      if (dice == 5)
+        tiers.memory.prefixes().unpin(UserId(1 + static_cast<uint32_t>(prng.below(2))));
       tiers.make_stores();
       if (dice == 3 && !tiers.in_slots.empty()) {
         auto unlucky = tiers.in_slots.begin();

@@ -68,11 +68,9 @@ class Loading : public testing::Test {
 
   uint64_t next_id_ = 100;
   HandTier tier_;
-  SchedulerRig rig_{{.pages = PageCount(64),
-                     .sequences_max = 8,
-                     .sequence_tokens_max = 1024,
-                     .tier_slots = 256},
-                    config_of(64)};
+  SchedulerRig rig_{
+      {.pages = PageCount(64), .sequences_max = 8, .sequence_tokens_max = 1024, .tier_slots = 256},
+      config_of(64)};
 };
 
 TEST_F(Loading, WhatTheTierHasIsNotComputed) {
