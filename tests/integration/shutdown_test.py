@@ -42,7 +42,7 @@ class Shutdown(unittest.TestCase):
         self.assertEqual(first + rest, whole)
 
     def test_sigterm_under_load_ends_every_request_that_was_taken_and_takes_no_more(self):
-        request = ["--raw", "--max-tokens", "100", *ENDLESS]
+        request = ["--raw", "--max-tokens", "250", *ENDLESS]
         daemon = self.start("--set", "scheduler.max_sequences=2", "--set", "daemon.drain_timeout=1 h")
         whole = daemon.ctl("run", *request).stdout
         clients = [self.start_answer(daemon, *request) for _ in range(2)]
