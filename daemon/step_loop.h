@@ -4,7 +4,7 @@
 // the control thread reaches it through the EngineMailbox. Must not know sockets, configuration files
 // or the control protocol, and never logs: it reports through StepLoopObserver.
 //
-// It never waits for a client, and one turn does a bounded amount of work for each.
+// It never waits for a client or, while it runs, for a disk, and one turn does a bounded amount of work for each.
 #pragma once
 
 #include <array>

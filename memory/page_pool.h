@@ -9,7 +9,8 @@
 //
 // Free pages lie in two lists. An idle page still has memory behind it from its last use: it is
 // reused first (the latest freed first, while it is warm), and the coldest are given back to the
-// operating system. A bare page has none: it is used when no idle page is left.
+// operating system. A bare page has none: it is used when no idle page is left. Cached pages lie in two as
+// well: those that are pinned go after all others.
 //
 // All metadata is a view over one span of bytes (see PoolHeader, PageRecord): indices, no pointers.
 #pragma once

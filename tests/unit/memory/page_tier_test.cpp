@@ -94,6 +94,14 @@ class TwoTiers {
     return table;
   }
 
+  // Runs a sequence to its end and lets go of it; returns how many tokens it loaded.
+  uint32_t run_and_close(const Tokens& tokens, uint64_t id, CacheDomain domain = kDomain) {
+    uint32_t loaded = 0;
+    PageTable table = run(tokens, id, loaded, domain);
+    memory.sequences().close(table);
+    return loaded;
+  }
+
   static void expect_content(const Tokens& content, const Tokens& tokens, size_t page) {
     const size_t end = (page + 1) * kPageTokens;
     ASSERT_EQ(content.size(), end);
@@ -108,35 +116,14 @@ class TwoTiers {
 
 TEST(PageTier, ContentThatLeavesThePoolComesBack) {
   TwoTiers tiers(8, 16);
-  uint32_t loaded = 0;
-  PageTable first = tiers.run(counted(100), 1, loaded);  // 7 pages, 6 of them whole
-  tiers.memory.sequences().close(first);
-  PageTable second = tiers.run(counted(128, 500), 2, loaded);
-  EXPECT_EQ(loaded, 0u);
+  EXPECT_EQ(tiers.run_and_close(counted(100), 1), 0u);  // 7 pages, 6 of them whole
+  EXPECT_EQ(tiers.run_and_close(counted(128, 500), 2), 0u);
   EXPECT_EQ(tiers.memory.prefixes().slots_used(), 6u);
-  tiers.memory.sequences().close(second);
-  PageTable again = tiers.run(counted(100), 3, loaded);
-  EXPECT_EQ(loaded, 96u);
-  tiers.memory.sequences().close(again);
-  EXPECT_TRUE(tiers.memory.verify().ok());
-}
-
-TEST(PageTier, WhatCameBackLeavesAgainWithoutBeingStoredAgain) {
-  TwoTiers tiers(8, 16);
-  uint32_t loaded = 0;
-  PageTable table = tiers.run(counted(100), 1, loaded);
-  tiers.memory.sequences().close(table);
-  table = tiers.run(counted(128, 500), 2, loaded);
-  tiers.memory.sequences().close(table);
-  table = tiers.run(counted(100), 3, loaded);
-  ASSERT_EQ(loaded, 96u);
-  tiers.memory.sequences().close(table);
+  EXPECT_EQ(tiers.run_and_close(counted(100), 3), 96u);
+  // It leaves again without being stored again.
   tiers.tier.stores_free_ = 0;
-  table = tiers.run(counted(120, 900), 4, loaded);
-  tiers.memory.sequences().close(table);
-  table = tiers.run(counted(100), 5, loaded);
-  EXPECT_EQ(loaded, 96u);  // though nothing could be stored meanwhile
-  tiers.memory.sequences().close(table);
+  tiers.run_and_close(counted(120, 900), 4);
+  EXPECT_EQ(tiers.run_and_close(counted(100), 5), 96u);
   EXPECT_TRUE(tiers.memory.verify().ok());
 }
 

@@ -12,15 +12,6 @@ namespace {
 using memory::FetchState;
 using memory::SlotRef;
 
-SchedulerConfig config_of(uint32_t step_tokens) {
-  SchedulerConfig config;
-  config.step_tokens = step_tokens;
-  config.step_logits = 16;
-  config.context_tokens = 4096;
-  config.queue_max = 64;
-  return config;
-}
-
 // A tier that the test has in hand.
 class HandTier final : public memory::PageTier {
  public:
@@ -70,7 +61,7 @@ class Loading : public testing::Test {
   HandTier tier_;
   SchedulerRig rig_{
       {.pages = PageCount(64), .sequences_max = 8, .sequence_tokens_max = 1024, .tier_slots = 256},
-      config_of(64)};
+      long_config(64)};
 };
 
 TEST_F(Loading, WhatTheTierHasIsNotComputed) {

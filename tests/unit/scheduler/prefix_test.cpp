@@ -9,15 +9,6 @@ namespace {
 constexpr memory::MemoryConfig kMemory{
     .pages = PageCount(1024), .sequences_max = 16, .sequence_tokens_max = 4096};
 
-SchedulerConfig config_of(uint32_t step_tokens) {
-  SchedulerConfig config;
-  config.step_tokens = step_tokens;
-  config.step_logits = 16;
-  config.context_tokens = 4096;
-  config.queue_max = 64;
-  return config;
-}
-
 // `common` tokens that all such prompts begin with, then `own` that only this one has.
 std::vector<TokenId> prompt_of(uint64_t id, uint32_t common, uint32_t own) {
   std::vector<TokenId> prompt;
@@ -41,7 +32,7 @@ class PrefixSharing : public testing::Test {
   }
   SequenceStats stats(uint64_t id) const { return rig_.scheduler.info(SequenceId(id))->stats; }
 
-  SchedulerRig rig_{kMemory, config_of(512)};
+  SchedulerRig rig_{kMemory, long_config(512)};
 };
 
 TEST_F(PrefixSharing, EightClientsWithOnePreambleHaveItComputedOnce) {

@@ -18,6 +18,16 @@ inline std::string verdict(const Result<void>& result) {
   return result.ok() ? "" : result.error().message();
 }
 
+// A scheduler for sequences of up to 4,096 tokens, 64 of which may wait.
+inline SchedulerConfig long_config(uint32_t step_tokens) {
+  SchedulerConfig config;
+  config.step_tokens = step_tokens;
+  config.step_logits = 16;
+  config.context_tokens = 4096;
+  config.queue_max = 64;
+  return config;
+}
+
 class SchedulerRig {
  public:
   SchedulerRig(const memory::MemoryConfig& memory_config, const SchedulerConfig& config)
