@@ -1,6 +1,7 @@
 """The example programs, run against a daemon: they say what inferctl says."""
 
 import json
+import os
 import re
 import subprocess
 
@@ -11,7 +12,7 @@ SECOND = "Now say it in \"quotes\", with a \\ behind\tthem."
 
 
 def run_examples(test, daemon, binary):
-    """Runs the four of them as `binary` finds them, and compares; the installed package's test does it too."""
+    """Runs all of them as `binary` finds them, and compares; the installed package's test does it too."""
 
     def example(name, *arguments, code=0, **options):
         done = subprocess.run([binary(name), *arguments], capture_output=True, env=daemon.environment(),
@@ -31,14 +32,15 @@ def run_examples(test, daemon, binary):
 
     # In C: several answers side by side in one event loop.
     prompts = ["The capital of France is", "1, 2, 3, 4,", "def main():"]
-    pieces = re.split(r"^(\d): ", example("example-many", *prompts).stdout.decode(), flags=re.MULTILINE)[1:]
-    texts = {}
-    for index, piece in zip(pieces[::2], pieces[1::2]):
-        texts.setdefault(int(index), []).append(piece[:-1])
+    texts = texts_by_index(example("example-many", *prompts).stdout)
     for index, prompt in enumerate(prompts):
         expected = answer(prompt, 16)
         test.assertEqual(texts[index][-1], "[%s]" % expected["finish_reason"])
         test.assertEqual("".join(texts[index][:-1]), expected["text"])
+
+    # In C++ with Asio: a coroutine for each. Not with every compiler.
+    if binary("example-side-by-side"):
+        check_side_by_side(test, example, prompts, answer)
 
     # In C++: a conversation of two questions.
     done = example("example-chat", input="%s\n%s\n".encode() % (FIRST.encode(), SECOND.encode()))
@@ -70,9 +72,39 @@ def run_examples(test, daemon, binary):
         test.assertIn(b"/nowhere/inferd.sock", done.stderr)
 
 
+def texts_by_index(output):
+    """Of "0: text" lines: the pieces of each index, in order."""
+    pieces = re.split(r"^(\d): ", output.decode(), flags=re.MULTILINE)[1:]
+    texts = {}
+    for index, piece in zip(pieces[::2], pieces[1::2]):
+        texts.setdefault(int(index), []).append(piece[:-1])
+    return texts
+
+
+def check_side_by_side(test, example, prompts, answer):
+    texts = texts_by_index(example("example-side-by-side", "600", *prompts).stdout)
+    for index, prompt in enumerate(prompts):
+        expected = answer(prompt, 16)
+        test.assertEqual(texts[index][-1], "[%s]" % expected["finish_reason"])
+        test.assertEqual("".join(texts[index][:-1]), expected["text"])
+    # Out of time at once.
+    texts = texts_by_index(example("example-side-by-side", "0", *prompts).stdout)
+    test.assertEqual([texts[index][-1] for index in range(len(prompts))], ["[cancelled]"] * len(prompts))
+    failed = example("example-side-by-side", "600", "a b c d " * 12000, code=1)
+    test.assertIn(b"example-side-by-side: ", failed.stderr)
+
+
+def built(name):
+    """The path of an example of this build, or None if its compiler cannot build it."""
+    path = os.path.join(harness.BIN, name)
+    if name == "example-side-by-side" and not os.path.exists(path):
+        return None
+    return harness.binary(name)
+
+
 class Examples(harness.DaemonTest):
     def test_they_say_what_inferctl_says(self):
-        run_examples(self, self.daemon, harness.binary)
+        run_examples(self, self.daemon, built)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,8 @@ class InstalledPackage(harness.DaemonTest):
 
     def check(self, binary):
         """The examples as `binary` finds them work, with the library of the package."""
-        for name in ("example-one-shot", "example-many", "example-chat", "example-samples"):
+        for name in ("example-one-shot", "example-many", "example-chat", "example-samples",
+                     "example-side-by-side"):
             self.assertIn("libinferd.so.0", self.needed(binary(name)))
             loaded = run("ldd", binary(name), env=self.environment)
             self.assertIn("libinferd.so.0 => " + self.library_dir, loaded)
@@ -53,7 +54,8 @@ class InstalledPackage(harness.DaemonTest):
         config = [name for name in names if name.startswith(library + "/cmake/inferd/inferd-targets-")]
         self.assertEqual(len(config), 1)
         self.assertEqual(names, sorted(config + [
-            "include/inferd/inferd.h", "include/inferd/inferd.hpp",
+            "include/inferd/asio.hpp", "include/inferd/coroutine.hpp", "include/inferd/inferd.h",
+            "include/inferd/inferd.hpp",
             library + "/cmake/inferd/inferd-config.cmake", library + "/cmake/inferd/inferd-config-version.cmake",
             library + "/cmake/inferd/inferd-targets.cmake", library + "/pkgconfig/inferd.pc",
             library + "/libinferd.so", library + "/libinferd.so.0", library + "/libinferd.so." + version]))
@@ -78,7 +80,7 @@ class InstalledPackage(harness.DaemonTest):
         flags = run("pkg-config", "--cflags", "--libs", "inferd", env=self.environment).split()
         # The header is plain C11 and C++20, without a warning.
         warnings = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
-        for source in ("one_shot.c", "many.c", "chat.cpp", "samples.cpp"):
+        for source in ("one_shot.c", "many.c", "chat.cpp", "samples.cpp", "side_by_side.cpp"):
             compiler = ["c++", "-std=c++20"] if source.endswith(".cpp") else ["cc", "-std=c11"]
             name = "example-" + source.split(".")[0].replace("_", "-")
             run(*compiler, *warnings, os.path.join(EXAMPLES, source), "-o", os.path.join(build, name), *flags)

@@ -4,10 +4,11 @@
 // inferd::client::Error. Handles are move-only and close themselves. A Connection must outlive its
 // Sequences. Threads and fork(): as inferd.h says.
 //
+// To wait without blocking a thread: asio.hpp (Boost.Asio) or coroutine.hpp (C++20 alone).
+//
 //   inferd::client::Connection connection;
-//   auto answer =
-//   connection.open(inferd::client::Prompt::chat(R"([{"role":"user","content":"Hi"}])")); for
-//   (const auto& event : answer) std::cout << event.text << std::flush;
+//   auto answer = connection.open(inferd::client::Prompt::text("Once upon a time"));
+//   for (const auto& event : answer) std::cout << event.text << std::flush;
 #ifndef INFERD_INFERD_HPP
 #define INFERD_INFERD_HPP
 
@@ -317,7 +318,7 @@ class Sequence {
     const inferd_status status = inferd_get_usage(handle_.get(), &usage, &error);
     if (status != INFERD_OK) throw detail::take_error(status, error);
     return {usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.ttft_ms,
-            usage.itl_ms, usage.queue_ms, usage.computed_tokens, usage.preemptions};
+            usage.itl_ms,        usage.queue_ms,      usage.computed_tokens,   usage.preemptions};
   }
 
   // An input iterator over the events that are left: `for (const Event& event : sequence)`. Throws
@@ -348,24 +349,36 @@ class Sequence {
   Iterator begin() { return Iterator(this); }
   std::default_sentinel_t end() const noexcept { return {}; }
 
-  // The same range, cancelled once `stop` is requested (by any thread): the last event then says
-  // INFERD_FINISH_CANCELLED. Keep the range alive while iterating.
+  // Cancels the sequence once `stop` is requested, by any thread; its last event then says
+  // INFERD_FINISH_CANCELLED. For as long as the guard lives, which must not outlive the sequence:
+  //   const auto guard = sequence.cancel_on(stop);
+  class Cancel {
+   public:
+    explicit Cancel(inferd_sequence* handle) : handle_(handle) {}
+    void operator()() const noexcept { inferd_cancel(handle_); }
+
+   private:
+    inferd_sequence* handle_;
+  };
+  using CancelGuard = std::stop_callback<Cancel>;
+  [[nodiscard]] CancelGuard cancel_on(std::stop_token stop) {
+    return CancelGuard(std::move(stop), Cancel(handle_.get()));
+  }
+
+  // The same range as begin() to end(), cancelled once `stop` is requested. Keep it alive while
+  // iterating.
   class Cancellable {
    public:
     Cancellable(Sequence& sequence, std::stop_token stop)
-        : sequence_(&sequence), on_stop_(std::move(stop), Cancel{sequence.c_handle()}) {}
+        : sequence_(&sequence), on_stop_(std::move(stop), Cancel(sequence.c_handle())) {}
     Cancellable(const Cancellable&) = delete;
     Cancellable& operator=(const Cancellable&) = delete;
     Iterator begin() { return sequence_->begin(); }
     std::default_sentinel_t end() const noexcept { return {}; }
 
    private:
-    struct Cancel {
-      inferd_sequence* handle;
-      void operator()() const noexcept { inferd_cancel(handle); }
-    };
     Sequence* sequence_;
-    std::stop_callback<Cancel> on_stop_;
+    CancelGuard on_stop_;
   };
   Cancellable until(std::stop_token stop) { return Cancellable(*this, std::move(stop)); }
 
