@@ -15,6 +15,7 @@ Result<int> run_engine_command(Arguments arguments);
 Result<int> run_perplexity_command(Arguments arguments);
 Result<int> run_serve_command(Arguments arguments);
 Result<int> run_roofline_command(Arguments arguments);
+Result<int> run_ipc_command(Arguments arguments);
 Result<int> run_memory_command(Arguments arguments);
 Result<int> run_sim_command(Arguments arguments);
 Result<int> run_planning_command(Arguments arguments);

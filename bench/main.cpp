@@ -18,6 +18,7 @@ constexpr Command kCommands[] = {
     {"engine", run_engine_command, "prefill and decode rates of the engine alone"},
     {"perplexity", run_perplexity_command, "perplexity of a text, and its logits as a NumPy file"},
     {"serve", run_serve_command, "client processes through the daemon: latencies and throughput"},
+    {"ipc", run_ipc_command, "our rings beside a Unix socket and server-sent events over TCP"},
     {"memory", run_memory_command, "the prefix index at size: lookups, inserts and drops"},
     {"planning", run_planning_command, "what planning a step costs, and what it grows with"},
     {"sim", run_sim_command, "a request trace through scheduler and memory, in virtual time"},

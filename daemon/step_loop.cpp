@@ -324,11 +324,13 @@ void StepLoop::publish_tokens(EngineSession& session, LiveSequence& sequence, si
 }
 
 void StepLoop::flush_sessions() {
+  flushing_.clear();
   for (EngineSession* session : touched_) {
-    if (session->rings().flush()) ++counters_.doorbells;
+    flushing_.push_back(&session->rings());
     session->touched = false;
   }
   touched_.clear();
+  counters_.doorbells += ipc::ServerSession::flush_all(flushing_);
 }
 
 // ---- the end ----

@@ -216,6 +216,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::map<SessionId, std::unique_ptr<EngineSession>> sessions_;
   std::vector<EngineSession*> awake_;    // polled in every turn
   std::vector<EngineSession*> touched_;  // with records to flush
+  std::vector<ipc::ServerSession*> flushing_;  // scratch
   std::vector<EngineSession*> flows_;    // whose room to look at before the next step
   std::vector<EngineSession*> ended_;    // to be released at the end of the turn
   std::unordered_map<SequenceId, std::unique_ptr<LiveSequence>> live_;  // looked up, never walked

@@ -15,6 +15,7 @@ void StepLoop::add_session(std::unique_ptr<ipc::ServerSession> rings, SessionFac
   INFERD_CHECK(is_new);
   awake_.push_back(&added);
   touched_.reserve(sessions_.size());
+  flushing_.reserve(sessions_.size());
   flows_.reserve(sessions_.size());
   ended_.reserve(sessions_.size());
   ++counters_.sessions;

@@ -14,7 +14,7 @@
 //
 //   writer                                   reader
 //   W1  write slots (relaxed)                R1  wake = new odd value (seq_cst)
-//   W2  tail = new value (seq_cst)           R2  read tail (seq_cst); not empty: wake = even, go on
+//   W2  tail = new value (seq_cst *)         R2  read tail (seq_cst); not empty: wake = even, go on
 //   W3  read wake (seq_cst)                  R3  sleep until the doorbell rings
 //   W4  odd and not rung for yet: ring       R4  empty the doorbell; wake = even; read the ring
 //
@@ -30,6 +30,15 @@
 //      follows.
 //   5. In R4 the bell is emptied before the ring is read, and W4 follows W2, so emptying never eats
 //      a bell whose record the reader then fails to see. (SPIN tries it all: tests/model/.)
+//
+// * A writer of several rings may show all their tails by release stores, with one seq_cst fence
+//   between these and all its W3s (RingProducer::show()): it then waits once for all the lines that
+//   it takes from the readers' caches. The argument holds with the fence F in the place of W2:
+//   1. R2 that does not see W2 is coherence-ordered before W2, which happens before F: R2 < F.
+//   2. F happens before W3. If W3 saw an older value than R1's, it would be coherence-ordered
+//      before R1, so F < R1; with R1 < R2 < F that is a cycle. So W3 sees R1's value or a later
+//      one.
+//   ([atomics.order] of C++20. ThreadSanitizer knows no fences: under it the stores are seq_cst.)
 #pragma once
 
 #include <algorithm>
@@ -39,6 +48,17 @@
 #include "ipc/wire.h"
 
 namespace inferd::ipc {
+
+#if defined(__SANITIZE_THREAD__)
+#define INFERD_RING_FENCES 0
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define INFERD_RING_FENCES 0
+#endif
+#endif
+#ifndef INFERD_RING_FENCES
+#define INFERD_RING_FENCES 1
+#endif
 
 // Returned by available() and free_slots() when the other side's index is impossible.
 inline constexpr uint64_t kRingBroken = UINT64_MAX;
@@ -105,6 +125,17 @@ class RingProducer {
 
   // Makes all finished records visible to the reader (W2).
   void publish() { tail_line_->value.store(tail_, std::memory_order_seq_cst); }
+
+  // The same, for several rings: show() each, then order_shown() once, then read the wake words.
+  void show() {
+    tail_line_->value.store(
+        tail_, INFERD_RING_FENCES != 0 ? std::memory_order_release : std::memory_order_seq_cst);
+  }
+  static void order_shown() {
+#if INFERD_RING_FENCES
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+#endif
+  }
 
   uint64_t tail() const { return tail_; }
 

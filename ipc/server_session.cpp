@@ -350,13 +350,34 @@ bool ServerSession::publish_last_word(ErrorCode code, std::string_view sentence)
   return published;
 }
 
-bool ServerSession::flush() {
-  if (completions_.tail() == flushed_tail_) return false;
+void ServerSession::show() {
+  shown_ = completions_.tail() != flushed_tail_;
+  if (!shown_) return;
   flushed_tail_ = completions_.tail();
-  completions_.publish();
-  if (!waker_.should_ring()) return false;
-  ring_doorbell(completion_bell_.write_end.get());
-  return true;
+  completions_.show();
+}
+
+void ServerSession::look_for_sleeper() { bell_due_ = shown_ && waker_.should_ring(); }
+
+bool ServerSession::ring_if_asleep() {
+  if (bell_due_) ring_doorbell(completion_bell_.write_end.get());
+  return bell_due_;
+}
+
+bool ServerSession::flush() {
+  ServerSession* const self = this;
+  return flush_all(std::span(&self, 1)) > 0;
+}
+
+// Each loop touches cache lines that the clients' processors have. Apart from each other the
+// processor asks for those of all sessions at once; a system call in between would make it wait.
+uint32_t ServerSession::flush_all(std::span<ServerSession* const> sessions) {
+  for (ServerSession* session : sessions) session->show();
+  RingProducer::order_shown();
+  for (ServerSession* session : sessions) session->look_for_sleeper();
+  uint32_t rung = 0;
+  for (ServerSession* session : sessions) rung += session->ring_if_asleep() ? 1 : 0;
+  return rung;
 }
 
 }  // namespace inferd::ipc

@@ -156,6 +156,8 @@ class ServerSession {
   // Shows the client everything published since the last flush, and rings once if it sleeps.
   // Returns whether it rang. Cheap if nothing was published.
   bool flush();
+  // The same for all of `sessions`, cheaper than one by one. Returns how many it rang for.
+  static uint32_t flush_all(std::span<ServerSession* const> sessions);
 
  private:
   ServerSession() = default;
@@ -168,6 +170,10 @@ class ServerSession {
   Result<void> copy_arena(const SubmitRecord& fields, DrainScratch& scratch) const;
   void break_session(std::string_view reason);
   bool reserve(uint32_t slots, bool last_word);
+  // The parts of a flush. In between: RingProducer::order_shown().
+  void show();
+  void look_for_sleeper();
+  bool ring_if_asleep();
   bool publish_sentence(uint16_t type, uint64_t cookie, ErrorCode code, std::string_view sentence,
                         uint32_t bytes_max);
 
@@ -185,6 +191,8 @@ class ServerSession {
   Sleeper sleeper_;
   Waker waker_;
   uint64_t flushed_tail_ = 0;
+  bool shown_ = false;     // something new, in the flush in hand
+  bool bell_due_ = false;  // its client sleeps
   bool ended_ = false;  // the last word was published
   std::optional<Error> broken_;
   alignas(8) std::byte record_[sizeof(SubmitRecord)] = {};  // the copy that is validated

@@ -1,4 +1,4 @@
-"""inferd-bench serve, engine, perplexity and sim on a tiny model: their figures and the names they have."""
+"""inferd-bench serve, engine, perplexity, ipc and sim on a tiny model: their figures and the names they have."""
 
 import array
 import json
@@ -154,6 +154,34 @@ class Bench(unittest.TestCase):
         first = bench(*windowed, "--ids", text, "--limit-windows", "1")
         self.assertEqual(json.loads(first.stdout)["positions"], scored)
         self.assertIn(b"less than one window", bench("perplexity", "--model", self.model, "--ids", text, code=2).stderr)
+
+    def test_ipc(self):
+        short = ["ipc", "--rounds", "1", "--trips", "20", "--records", "200", "--steps", "2"]
+        tests = ["round_trip_spinning", "round_trip_asleep", "stream_spinning", "stream_asleep", "step_16_asleep",
+                 "step_16_awake"]
+        with harness.Daemon(model=self.model) as daemon:
+            result = json.loads(bench(*short, "--hogs", "0,1", "--socket", daemon.socket, "--idle-clients", "20",
+                                      "--seconds", "1", "--tokens", "30", "--json").stdout)
+            self.assertEqual([(row["test"], row["hogs"]) for row in result["rows"]],
+                             [(test, hogs) for hogs in (0, 1) for test in tests])
+            for row in result["rows"]:
+                self.assertEqual(list(row), ["test", "hogs", "unit", "ring", "unix", "sse", "of_unix", "of_sse"])
+                for other in ("unix", "sse"):
+                    self.assertGreater(row[other], 0)
+                    # Of one round the ratio of the medians is the median of the ratios.
+                    self.assertAlmostEqual(row["of_" + other], row["ring"] / row[other], places=9)
+            figures = result["daemon"]
+            self.assertEqual(list(figures), ["connect_ms", "idle_clients", "idle_cpu_share", "step_alone_ms",
+                                             "step_with_idle_ms"])
+            self.assertEqual(figures["idle_clients"], 20)
+            self.assertGreaterEqual(figures["idle_cpu_share"], 0)
+            for name in ("connect_ms", "step_alone_ms", "step_with_idle_ms"):
+                self.assertGreater(figures[name], 0)
+            daemon.wait_idle()
+            too_many = bench(*short, "--hogs", "0", "--socket", daemon.socket, "--idle-clients", "400", "--tokens", "3",
+                             code=1)
+            self.assertIn(b"[limits] connections_per_user", too_many.stderr)
+        self.assertIn(b"--rounds must be", bench("ipc", "--rounds", "0", code=2).stderr)
 
     def test_sim(self):
         shape = ["sim", "--generate", "mixed", "--requests", "250", "--rate", "0.5", "--pages", "2000", "--json"]

@@ -4,7 +4,8 @@
  * in its process's store buffer, first in first out, until it reaches memory at some later moment; a
  * load looks at memory. (Neither side ever loads a word that it stores, so there is no forwarding.) A
  * seq_cst store is a store after which its process goes on once the buffer is empty, which is what
- * the compilers' XCHG does; a relaxed store is a store alone. The doorbell is the kernel's and needs
+ * the compilers' XCHG does, and so does a store with a fence behind it (ServerSession::flush_all(), whose
+ * fence is one for several rings); a relaxed store is a store alone. The doorbell is the kernel's and needs
  * no buffer; that its system calls would empty the buffer is not assumed.
  *
  * Searched: every order of steps for kRecords records through a ring of kSlots slots. Searched for:
@@ -69,7 +70,7 @@ end:
 #define READER_FENCE FENCE(reader_buffer)
 #endif
 
-/* RingProducer and Waker, as ServerSession::flush() and Connection::post() use them. */
+/* RingProducer and Waker, as ServerSession::flush_all() and Connection::post() use them. */
 active proctype writer() {
   byte tail; /* tail_ */
   byte head; /* head_: the reader's index as last seen */

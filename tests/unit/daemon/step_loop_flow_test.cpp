@@ -1,7 +1,10 @@
 // StepLoop: cancellation in every state, limits of a session, and whose rings are looked at.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <utility>
 #include <vector>
 
 #include "daemon/step_loop.h"
@@ -85,6 +88,46 @@ TEST(StepLoop, ASessionsRequestsAreLimitedAndTheLimitMayChange) {
   const uint64_t accepted = client.submit(prompt_of(5), 3);
   fixture.run_until_idle({&client});
   EXPECT_TRUE(client[accepted].finished);
+}
+
+size_t bells_of(const FakeClient& client) {
+  std::array<char, 64> bells;
+  const ssize_t count = ::read(client.raw->completion_bell.get(), bells.data(), bells.size());
+  return count > 0 ? static_cast<size_t>(count) : 0;
+}
+
+TEST(StepLoop, AStepRingsOnceForASleepingClientHoweverManyTokensItBrings) {
+  LoopFixture fixture({.sequences_max = 8});
+  std::vector<FakeClient> clients;
+  for (int i = 0; i < 3; ++i) clients.push_back(fixture.connect());
+  // The first has four answers under way, the others two and one; the last stays awake.
+  for (const auto& [client, sequences] : {std::pair{0u, 4u}, {1u, 2u}, {2u, 1u}}) {
+    for (uint32_t i = 0; i < sequences; ++i) {
+      clients[client].submit(prompt_of(5, static_cast<TokenId>(8 * client + i)), 500);
+    }
+  }
+  while (fixture.loop->counters().tokens_published < 7 * 3) fixture.loop->turn(false);
+  EXPECT_EQ(fixture.loop->counters().doorbells, 0u) << "nobody slept";
+  for (FakeClient& client : clients) client.read();
+
+  for (uint64_t step = 1; step <= 20; ++step) {
+    clients[0].raw->sleeper.arm();
+    clients[1].raw->sleeper.arm();
+    const uint64_t published = fixture.loop->counters().tokens_published;
+    fixture.loop->turn(false);
+    ASSERT_EQ(fixture.loop->counters().tokens_published, published + 7);
+    EXPECT_EQ(fixture.loop->counters().doorbells, 2 * step);
+    EXPECT_EQ(bells_of(clients[0]), 1u);
+    EXPECT_EQ(bells_of(clients[1]), 1u);
+    EXPECT_EQ(bells_of(clients[2]), 0u);
+    // Who has been rung for and sleeps on is not rung for again.
+    fixture.loop->turn(false);
+    EXPECT_EQ(fixture.loop->counters().doorbells, 2 * step);
+    for (FakeClient& client : clients) {
+      client.raw->sleeper.disarm();
+      client.read();
+    }
+  }
 }
 
 TEST(StepLoop, AmongManyIdleSessionsAStalledOneGoesOnAsSoonAsItIsRead) {
