@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <thread>
 
 #include "client_lib/discovery.h"
 #include "ipc/doorbell.h"
@@ -18,6 +19,8 @@ namespace inferd::client_lib {
 namespace {
 
 constexpr auto kSubmitPatience = std::chrono::seconds(1);
+constexpr auto kRenicePatience = std::chrono::seconds(10);
+constexpr auto kNapUntilBack = std::chrono::milliseconds(20);
 constexpr uint64_t kFeaturesNeeded = ipc::kFeatureTextTables | ipc::kFeatureDelivered;
 
 // Waits for the daemon's answer to the hello.
@@ -52,7 +55,8 @@ int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().co
 Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& options) {
   const Deadline deadline =
       std::chrono::steady_clock::now() + std::chrono::milliseconds(options.timeout_ms);
-  const Candidates candidates = find_candidates(options.socket_path);
+  const Candidates candidates =
+      find_candidates(options.socket_path ? options.socket_path->c_str() : nullptr);
   INFERD_ASSIGN(auto socket, connect_to_any(candidates, options.timeout_ms));
 
   ipc::Hello hello;
@@ -74,9 +78,22 @@ Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& optio
 
   std::unique_ptr<Connection> connection(new Connection);
   connection->socket_ = std::move(socket);
-  connection->spin_us_ = options.spin_us;
+  connection->options_ = options;
   INFERD_TRY(connection->adopt(std::move(welcome), std::move(message.fds)));
   return connection;
+}
+
+Result<std::unique_ptr<Connection>> Connection::open_again(int timeout_ms) const {
+  const Deadline deadline =
+      std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  for (;;) {
+    auto opened = open(options_);
+    if (opened.ok()) return opened;
+    const ErrorCode code = opened.error().code();
+    const bool may_come_back = code == ErrorCode::kUnavailable || code == ErrorCode::kTimedOut;
+    if (!may_come_back || std::chrono::steady_clock::now() >= deadline) return opened;
+    std::this_thread::sleep_for(kNapUntilBack);
+  }
 }
 
 Result<void> Connection::adopt(ipc::Welcome welcome, std::vector<UniqueFd> fds) {
@@ -154,18 +171,15 @@ Result<Sequence*> Connection::submit(const Draft& draft) {
   // To a daemon that does not share with a parent, a fork is a prompt like any other.
   if ((welcome_.features & ipc::kFeatureFork) == 0) record.parent_cookie = 0;
   INFERD_TRY(ipc::check_submission(record, welcome_.features));
-  const bool logprobs = (draft.flags & ipc::kSubmitLogprobs) != 0;
-  DecodeOptions decode;
-  decode.strip_space_prefix = !draft.continues_text;
-  TextStream stream(text_->tables(), decode, draft.stop, draft.answered);
-  std::vector<TokenId> prompt(draft.prompt.begin(), draft.prompt.end());
-
   const Deadline deadline = std::chrono::steady_clock::now() + kSubmitPatience;
   Lock lock(mutex_);
   INFERD_ASSIGN(const ArenaBlock block, acquire_block(lock, bytes, deadline));
   record.prompt_offset = block.offset;
   record.bias_offset = static_cast<uint32_t>(block.offset + prompt_bytes);
+  const uint64_t cookie = ++last_cookie_;
+  record.header.cookie = cookie;
   lock.unlock();
+  auto sequence = make_sequence(draft, cookie);
   std::byte* arena = client_region_.data() + welcome_.geometry.arena_offset();
   std::memcpy(arena + record.prompt_offset, draft.prompt.data(), prompt_bytes);
   if (!draft.bias.empty()) {
@@ -176,16 +190,91 @@ Result<Sequence*> Connection::submit(const Draft& draft) {
     arena_.release(block);
     return room.error();
   }
-  const uint64_t cookie = ++last_cookie_;
-  record.header.cookie = cookie;
-  auto sequence = std::make_unique<Sequence>(
-      *this, cookie, std::move(stream), logprobs, record.top_logprobs,
-      Lineage{std::move(prompt), draft.answered.size(), draft.continues_text});
-  sequence->progress_.prompt_tokens = record.prompt_count;
   sequence->progress_.submitted_ns = now_ns();
   blocks_.emplace(cookie, block);
   post(&record, sizeof(record));
   return sequences_.emplace(cookie, std::move(sequence)).first->second.get();
+}
+
+std::unique_ptr<Sequence> Connection::make_sequence(const Draft& draft, uint64_t cookie) {
+  DecodeOptions decode;
+  decode.strip_space_prefix = !draft.continues_text;
+  TextStream stream(text_->tables(), decode, draft.stop, draft.answered);
+  Request request;
+  request.fields = draft.fields;
+  request.fields.prompt_count = static_cast<uint32_t>(draft.prompt.size());
+  request.flags = draft.flags;
+  request.bias.assign(draft.bias.begin(), draft.bias.end());
+  request.stop = draft.stop;
+  const auto prompt = draft.prompt.first(request.prompt_tokens());
+  const auto scored = draft.prompt.subspan(prompt.size());
+  request.scored.assign(scored.begin(), scored.end());
+  Lineage lineage = {{prompt.begin(), prompt.end()}, draft.answered.size(), draft.continues_text};
+  const bool logprobs = (draft.flags & ipc::kSubmitLogprobs) != 0;
+  auto sequence =
+      std::make_unique<Sequence>(*this, cookie, std::move(stream), logprobs,
+                                 draft.fields.top_logprobs, std::move(request), std::move(lineage));
+  sequence->progress_.prompt_tokens = static_cast<uint32_t>(prompt.size());
+  return sequence;
+}
+
+Sequence* Connection::add_over(const Draft& draft, inferd_finish reason) {
+  Lock lock(mutex_);
+  const uint64_t cookie = ++last_cookie_;
+  lock.unlock();
+  auto sequence = make_sequence(draft, cookie);
+  sequence->progress_.submitted_ns = now_ns();
+  lock.lock();
+  end_sequence(*sequence, reason, std::nullopt);
+  return sequences_.emplace(cookie, std::move(sequence)).first->second.get();
+}
+
+Result<void> Connection::renice(Sequence& sequence, uint8_t priority, int32_t nice) {
+  INFERD_TRY(ipc::check_urgency(priority, nice));
+  if ((welcome_.features & ipc::kFeatureRenice) == 0) {
+    return Error(
+        ErrorCode::kUnsupported,
+        "this daemon is older than the library and lets nobody renice by a connection; use "
+        "'inferctl renice', or update the daemon");
+  }
+  const Deadline deadline = std::chrono::steady_clock::now() + kRenicePatience;
+  Lock lock(mutex_);
+  pump({});
+  if (!dead_ && (sequence.ended_ || !sequence.routed_)) {
+    return Error(ErrorCode::kNotFound, "the sequence has ended: nothing is left to be reniced");
+  }
+  INFERD_TRY(wait_for_slots(lock, 1, deadline));
+  ipc::ReniceRecord record = {};
+  record.header = {ipc::kRenice, 1, 0, 0, sequence.cookie()};
+  record.tag = ++last_tag_;
+  record.priority = priority;
+  record.nice = static_cast<int8_t>(nice);
+  renices_.emplace(record.tag, std::nullopt);
+  post(&record, sizeof(record));
+  const auto outcome = await_reniced(lock, record.tag, deadline);
+  renices_.erase(record.tag);
+  return outcome;
+}
+
+Result<LostRequest> Connection::lost_request(Sequence& sequence) {
+  const Lock lock(mutex_);
+  if (!dead_) {
+    pump({});
+    check_peer({});
+  }
+  if (!dead_) {
+    return Error(ErrorCode::kInvalidArgument,
+                 "nothing of this sequence is lost: its connection works; read on from it");
+  }
+  if (!sequence.lost_) {
+    return Error(
+        ErrorCode::kInvalidArgument,
+        "the sequence had ended before its connection was lost: there is nothing to resume");
+  }
+  LostRequest lost;
+  static_cast<Request&>(lost) = sequence.request_;
+  lost.lineage = sequence.lineage();
+  return lost;
 }
 
 void Connection::cancel(Sequence& sequence) {

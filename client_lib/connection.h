@@ -48,7 +48,7 @@ namespace inferd::client_lib {
 using Deadline = std::chrono::steady_clock::time_point;
 
 struct ConnectOptions {
-  const char* socket_path = nullptr;
+  std::optional<std::string> socket_path;
   std::string model;
   std::string client_name;
   int timeout_ms = 5000;
@@ -68,10 +68,18 @@ struct Draft {
   std::span<const TokenId> answered;
 };
 
+// A sequence as it was when its connection was lost.
+struct LostRequest : Request {
+  Lineage lineage;
+};
+
 class Connection {
  public:
   // Blocks up to options.timeout_ms.
   static Result<std::unique_ptr<Connection>> open(const ConnectOptions& options);
+  // As open() with the options of this one, again and again for up to timeout_ms while nobody is
+  // there. Blocks.
+  Result<std::unique_ptr<Connection>> open_again(int timeout_ms) const;
   ~Connection();
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
@@ -81,7 +89,15 @@ class Connection {
 
   // Blocks up to a second while ring or arena are full. The sequence belongs to the connection.
   Result<Sequence*> submit(const Draft& draft);
+  // A sequence of this connection that has ended before it was submitted, for `reason`.
+  Sequence* add_over(const Draft& draft, inferd_finish reason);
   void cancel(Sequence& sequence);
+  // Blocks for the daemon's answer, up to ten seconds. Errors: kNotFound (it has ended),
+  // kPermissionDenied, kUnsupported (an older daemon), those of a lost connection.
+  Result<void> renice(Sequence& sequence, uint8_t priority, int32_t nice);
+  // What a sequence that was lost with this connection had been asked for, and got. Errors:
+  // kInvalidArgument (it was not lost).
+  Result<LostRequest> lost_request(Sequence& sequence);
   void close(Sequence* sequence);
   // A stop string matched after `delivered` tokens: the daemon may stop, and nothing more is
   // wanted.
@@ -92,6 +108,7 @@ class Connection {
   // nothing and the sequence goes on; no deadline: for ever; !block: not at all.
   struct Arrival {
     bool ended = false;  // nothing more will come
+    bool lost = false;   // because the connection was lost
     inferd_finish reason = INFERD_FINISH_NONE;
     std::optional<Error> error;
   };
@@ -119,6 +136,7 @@ class Connection {
   void handle_record(Reader reader);
   void handle_tokens(Sequence& sequence);
   void handle_finished(Sequence& sequence);
+  void handle_reniced();
   Error read_sentence() const;
   void nudge_leader();
   void notify(Sequence& sequence, Reader reader);
@@ -138,11 +156,13 @@ class Connection {
   void hand_over_lead();
   Result<ArenaBlock> acquire_block(Lock& lock, uint64_t bytes, Deadline deadline);
   Result<void> wait_for_slots(Lock& lock, uint32_t slots, Deadline deadline);
+  Result<void> await_reniced(Lock& lock, uint32_t tag, Deadline deadline);
+  std::unique_ptr<Sequence> make_sequence(const Draft& draft, uint64_t cookie);
 
   // Fixed after open().
+  ConnectOptions options_;
   ipc::Welcome welcome_;
   std::unique_ptr<ModelText> text_;
-  uint32_t spin_us_ = 0;
   UniqueFd socket_;
   UniqueFd submission_bell_;       // write end
   UniqueFd submission_bell_keep_;  // a read end, so that ringing for a dead daemon is no SIGPIPE
@@ -167,6 +187,8 @@ class Connection {
   const Sequence* leader_ = nullptr;
   std::vector<ipc::DeliveredRecord> unsent_;  // cancellations and reports that found the ring full
   uint64_t last_cookie_ = 0;
+  uint32_t last_tag_ = 0;
+  std::unordered_map<uint32_t, std::optional<Result<void>>> renices_;  // by tag, while awaited
   std::optional<Error> dead_;
   bool event_loop_ = false;        // fd() was called
   uint64_t poll_round_ = 0;        // counts clear()

@@ -19,7 +19,7 @@ void ring_eventfd(int fd) {
 
 constexpr const char* kGone =
     "the daemon closed the connection (it was stopped or restarted, or ended this session); "
-    "connect again";
+    "connect again, and resume what was not finished";
 
 template <typename T>
 T read_as(const std::vector<std::byte>& record) {
@@ -44,6 +44,17 @@ inferd_finish finish_of(uint32_t reason) {
 
 // The flags of a completion record that this library understands.
 uint32_t known_flags(uint16_t type) { return type == ipc::kTokens ? ipc::kTokensKnownFlags : 0; }
+
+// The error of a record that ends with its sentence.
+template <typename T>
+Error read_sentence_of(const std::vector<std::byte>& bytes, const T& record) {
+  const size_t slot_bytes = size_t{record.header.slots} * ipc::kSlotBytes;
+  const size_t room = slot_bytes - std::min(slot_bytes, sizeof(record));
+  const std::string sentence(reinterpret_cast<const char*>(bytes.data()) + sizeof(record),
+                             std::min<size_t>(record.sentence_bytes, room));
+  const bool known = record.code >= 1 && record.code <= uint32_t(ErrorCode::kVersionMismatch);
+  return Error(known ? static_cast<ErrorCode>(record.code) : ErrorCode::kProtocol, sentence);
+}
 
 }  // namespace
 
@@ -82,7 +93,7 @@ bool Connection::take_record() {
 
 void Connection::handle_record(Reader reader) {
   const auto header = read_as<ipc::RecordHeader>(record_);
-  if (header.type < ipc::kAccepted || header.type > ipc::kSessionEnd || header.reserved != 0 ||
+  if (header.type < ipc::kAccepted || header.type > ipc::kReniced || header.reserved != 0 ||
       (header.flags & ~known_flags(header.type)) != 0) {
     die(Error(ErrorCode::kProtocol,
               "the daemon sent a record that this library does not know; install the same release "
@@ -92,6 +103,10 @@ void Connection::handle_record(Reader reader) {
   }
   if (header.type == ipc::kSessionEnd) {
     die(read_sentence(), reader);
+    return;
+  }
+  if (header.type == ipc::kReniced) {
+    handle_reniced();
     return;
   }
   // Whatever answers a submission frees its part of the arena.
@@ -167,13 +182,21 @@ void Connection::handle_finished(Sequence& sequence) {
   end_sequence(sequence, reason, std::nullopt);
 }
 
+// The answer to a renice; whoever asked may have given up waiting.
+void Connection::handle_reniced() {
+  const auto record = read_as<ipc::RenicedRecord>(record_);
+  const auto found = renices_.find(record.tag);
+  if (found == renices_.end()) return;
+  found->second =
+      record.code == 0 ? Result<void>() : Result<void>(read_sentence_of(record_, record));
+  const auto sequence = sequences_.find(record.header.cookie);
+  if (record.code != 0 || sequence == sequences_.end()) return;
+  sequence->second->request_.fields.priority = record.priority;
+  sequence->second->request_.fields.nice = record.nice;
+}
+
 Error Connection::read_sentence() const {
-  const auto record = read_as<ipc::ErrorRecord>(record_);
-  const size_t room = size_t{record.header.slots} * ipc::kSlotBytes - sizeof(record);
-  const std::string sentence(reinterpret_cast<const char*>(record_.data()) + sizeof(record),
-                             std::min<size_t>(record.sentence_bytes, room));
-  const bool known = record.code >= 1 && record.code <= uint32_t(ErrorCode::kVersionMismatch);
-  return Error(known ? static_cast<ErrorCode>(record.code) : ErrorCode::kProtocol, sentence);
+  return read_sentence_of(record_, read_as<ipc::ErrorRecord>(record_));
 }
 
 void Connection::end_sequence(Sequence& sequence, inferd_finish reason,
@@ -204,6 +227,7 @@ void Connection::die(Error error, Reader reader) {
   dead_ = std::move(error);
   for (auto& [cookie, sequence] : sequences_) {
     if (sequence->ended_ || !sequence->routed_) continue;
+    sequence->lost_ = true;
     end_sequence(*sequence, INFERD_FINISH_ERROR, *dead_);
     notify(*sequence, reader);
   }

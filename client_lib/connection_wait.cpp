@@ -63,6 +63,7 @@ Connection::Arrival Connection::collect(Sequence& sequence, bool block,
   Arrival arrival;
   arrival.ended = sequence.ended_;
   if (sequence.ended_) {
+    arrival.lost = sequence.lost_;
     arrival.reason = sequence.reason_;
     arrival.error = sequence.error_;
   }
@@ -72,7 +73,7 @@ Connection::Arrival Connection::collect(Sequence& sequence, bool block,
 // One turn as the leader: sleeps until something is in the ring, or until `deadline`.
 void Connection::lead(Lock& lock, Sequence& sequence, const std::optional<Deadline>& deadline) {
   leader_ = &sequence;
-  if (spin_us_ > 0) spin(lock, deadline);
+  if (options_.spin_us > 0) spin(lock, deadline);
   if (completions_.available() == 0 && !dead_ && sequence.pending_.empty() && !sequence.ended_) {
     sleeper_.arm();
     if (completions_.available() == 0) sleep_on_doorbell(lock, deadline);
@@ -106,11 +107,11 @@ void Connection::sleep_on_doorbell(Lock& lock, const std::optional<Deadline>& de
   if (pollers[1].revents != 0 || (pollers[0].revents & POLLHUP) != 0) check_peer({});
 }
 
-// Looks at the ring's tail without lock or system call, for at most spin_us_.
+// Looks at the ring's tail without lock or system call, for at most options_.spin_us.
 void Connection::spin(Lock& lock, const std::optional<Deadline>& deadline) {
   const uint64_t seen = completions_.head();
   if (completions_.available() != 0) return;
-  Deadline end = std::chrono::steady_clock::now() + std::chrono::microseconds(spin_us_);
+  Deadline end = std::chrono::steady_clock::now() + std::chrono::microseconds(options_.spin_us);
   if (deadline) end = std::min(end, *deadline);
   lock.unlock();
   do {
@@ -169,6 +170,24 @@ Result<void> Connection::wait_for_slots(Lock& lock, uint32_t slots, Deadline dea
     lock.lock();
     pump({});
     check_peer({});
+  }
+}
+
+Result<void> Connection::await_reniced(Lock& lock, uint32_t tag, Deadline deadline) {
+  for (;;) {
+    pump({});
+    if (!dead_) check_peer({});
+    if (const std::optional<Result<void>>& answer = renices_[tag]) return *answer;
+    if (dead_) return *dead_;
+    if (passed(deadline)) {
+      return Error(
+          ErrorCode::kTimedOut,
+          "the daemon did not answer in time whether the sequence is reniced; it may still "
+          "do it: see 'inferctl ps'");
+    }
+    lock.unlock();
+    std::this_thread::sleep_for(kNapWhileFull);
+    lock.lock();
   }
 }
 

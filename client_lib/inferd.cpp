@@ -1,36 +1,22 @@
-// The C interface: argument checks and conversions around Connection and Sequence. Nothing throws
-// out of here: running out of memory becomes INFERD_RESOURCE_EXHAUSTED.
+// The C interface: argument checks and conversions around Connection, Sequence and requests.
 #include "client_lib/include/inferd/inferd.h"
 
 #include <errno.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <string>
+#include <vector>
 
-#include "client_lib/connection.h"
+#include "client_lib/c_helpers.h"
+#include "client_lib/requests.h"
 
+using namespace inferd::client_lib;
 using inferd::Error;
 using inferd::ErrorCode;
 using inferd::Result;
-using inferd::client_lib::Connection;
-using inferd::client_lib::ConnectOptions;
-using inferd::client_lib::Draft;
-using inferd::client_lib::Progress;
-using inferd::client_lib::Sequence;
 namespace ipc = inferd::ipc;
-
-struct inferd_error {
-  inferd_status status;
-  std::string message;
-};
-
-struct inferd_connection {
-  std::unique_ptr<Connection> impl;
-};
 
 static_assert(INFERD_VERSION_MISMATCH == static_cast<int>(ErrorCode::kVersionMismatch));
 static_assert(INFERD_INTERNAL == static_cast<int>(ErrorCode::kInternal));
@@ -42,107 +28,7 @@ static_assert(INFERD_PRIORITY_IDLE == static_cast<int>(ipc::Priority::kIdle));
 
 namespace {
 
-constexpr size_t kStopStringsMax = 16;
 constexpr uint32_t kTimeoutDefaultMs = 5000;
-
-inferd_sequence* to_handle(Sequence* sequence) {
-  return reinterpret_cast<inferd_sequence*>(sequence);
-}
-Sequence& from_handle(inferd_sequence* handle) { return *reinterpret_cast<Sequence*>(handle); }
-const Sequence& from_handle(const inferd_sequence* handle) {
-  return *reinterpret_cast<const Sequence*>(handle);
-}
-
-// What is handed out when there is no memory left even for an error.
-inferd_error* out_of_memory() {
-  static inferd_error error = {INFERD_RESOURCE_EXHAUSTED, "out of memory"};
-  return &error;
-}
-
-inferd_status report(const Error& error, inferd_error** out) noexcept {
-  const auto status = static_cast<inferd_status>(error.code());
-  if (out == nullptr) return status;
-  try {
-    *out = new inferd_error{status, error.message()};
-  } catch (...) {
-    *out = out_of_memory();
-  }
-  return status;
-}
-
-// Runs `body`, which returns Result<void>, and turns what comes out into a status.
-template <typename Body>
-inferd_status guarded(inferd_error** out, Body&& body) noexcept {
-  if (out != nullptr) *out = nullptr;
-  try {
-    const Result<void> result = body();
-    return result.ok() ? INFERD_OK : report(result.error(), out);
-  } catch (const std::bad_alloc&) {
-    if (out != nullptr) *out = out_of_memory();
-    return INFERD_RESOURCE_EXHAUSTED;
-  } catch (const std::exception& e) {
-    return report(Error(ErrorCode::kInternal, std::string("unexpected: ") + e.what()), out);
-  }
-}
-
-Error invalid(const std::string& sentence) { return Error(ErrorCode::kInvalidArgument, sentence); }
-
-// Reads a structure that the caller filled into `known`, which has the defaults: made for this
-// interface, for an earlier one (at least `first_bytes` long), or for a later one whose further
-// fields are all zero.
-template <typename T>
-Result<void> read_struct(const T* structure, size_t first_bytes, const char* name, T& known) {
-  size_t bytes;
-  std::memcpy(&bytes, structure, sizeof(bytes));
-  // No structure will ever be this long: an uninitialised one is told apart from a later one.
-  constexpr size_t kLongest = 4096;
-  if (bytes < first_bytes || bytes > kLongest) {
-    return invalid(std::string(name) + ".struct_bytes is not set; call " + name + "_init() first");
-  }
-  std::memcpy(&known, structure, std::min(bytes, sizeof(T)));
-  const auto* at = reinterpret_cast<const unsigned char*>(structure);
-  for (size_t i = sizeof(T); i < bytes; ++i) {
-    if (at[i] != 0) {
-      return Error(ErrorCode::kUnsupported, std::string(name) +
-                                                " uses fields that this version of libinferd does "
-                                                "not know; update the library");
-    }
-  }
-  return {};
-}
-
-Result<inferd_prompt> read_prompt(const inferd_prompt* given) {
-  inferd_prompt prompt;
-  inferd_prompt_init(&prompt);
-  INFERD_TRY(read_struct(given, sizeof(prompt), "inferd_prompt", prompt));
-  return prompt;
-}
-
-// NULL: the defaults.
-Result<inferd_sampling> read_sampling(const inferd_sampling* given) {
-  inferd_sampling sampling;
-  inferd_sampling_init(&sampling);
-  if (given == nullptr) return sampling;
-  constexpr size_t kFirstBytes = offsetof(inferd_sampling, priority);
-  INFERD_TRY(read_struct(given, kFirstBytes, "inferd_sampling", sampling));
-  return sampling;
-}
-
-// What `init` puts into a structure of any size: nothing but its size.
-template <typename T>
-void prepare(T* structure, size_t struct_bytes) {
-  std::memset(structure, 0, struct_bytes);
-  std::memcpy(structure, &struct_bytes, sizeof(struct_bytes));
-}
-
-// The same for a structure that the library fills.
-Result<void> check_output(const void* structure, size_t known_bytes, const char* name) {
-  if (structure == nullptr) return invalid(std::string("the ") + name + " to fill is NULL");
-  size_t bytes;
-  std::memcpy(&bytes, structure, sizeof(bytes));
-  if (bytes < known_bytes) return invalid(std::string(name) + ".struct_bytes is not set");
-  return {};
-}
 
 inferd_usage usage_of(const Progress& progress, uint32_t delivered_tokens) {
   constexpr double kNsPerMs = 1e6;
@@ -163,135 +49,10 @@ inferd_usage usage_of(const Progress& progress, uint32_t delivered_tokens) {
   return usage;
 }
 
-template <typename T>
-T* copy_out(const T* from, size_t count) {
-  auto* copy = static_cast<T*>(std::malloc((count == 0 ? 1 : count) * sizeof(T)));
-  if (copy == nullptr) throw std::bad_alloc();
-  if (count > 0) std::memcpy(copy, from, count * sizeof(T));
-  return copy;
-}
-
 Result<void> hand_out_ids(const std::vector<int32_t>& found, int32_t** ids, size_t* count) {
   *ids = copy_out(found.data(), found.size());
   *count = found.size();
   return {};
-}
-
-// The prompt's ids, whichever way it is given.
-Result<std::vector<int32_t>> prompt_ids(const Connection& connection, const inferd_prompt& prompt) {
-  const int given =
-      (prompt.text != nullptr) + (prompt.chat_json != nullptr) + (prompt.ids != nullptr);
-  if (given != 1)
-    return invalid("exactly one of text, chat_json and ids must be given as the prompt");
-  const inferd::client_lib::ModelText& text = connection.text();
-  if (prompt.chat_json != nullptr) {
-    return text.render_chat({prompt.chat_json, prompt.chat_json_bytes});
-  }
-  if (prompt.text != nullptr) {
-    if ((prompt.text_flags & ~(INFERD_TOKENIZE_SPECIAL | INFERD_TOKENIZE_BOS)) != 0) {
-      return invalid("text_flags has bits that do not exist");
-    }
-    return text.tokenize({prompt.text, prompt.text_bytes},
-                         (prompt.text_flags & INFERD_TOKENIZE_SPECIAL) != 0,
-                         (prompt.text_flags & INFERD_TOKENIZE_BOS) != 0);
-  }
-  std::vector<int32_t> ids(prompt.ids, prompt.ids + prompt.ids_count);
-  for (const int32_t id : ids) {
-    if (!text.tables().contains(id)) {
-      return invalid("token id " + std::to_string(id) + " is outside the vocabulary of " +
-                     std::to_string(text.tables().token_count()));
-    }
-  }
-  return ids;
-}
-
-Result<void> fill_draft(const inferd_sampling& s, Draft& draft) {
-  ipc::SubmitRecord& f = draft.fields;
-  f.max_tokens = s.max_tokens;
-  f.branch = s.branch;
-  f.seed = s.seed;
-  f.temperature = s.temperature;
-  f.top_p = s.top_p;
-  f.min_p = s.min_p;
-  f.repetition_penalty = s.repetition_penalty;
-  f.presence_penalty = s.presence_penalty;
-  f.frequency_penalty = s.frequency_penalty;
-  f.top_k = s.top_k;
-  f.penalty_last_n = s.penalty_last_n;
-  f.top_logprobs = s.top_logprobs;
-  if (s.logprobs != 0) draft.flags |= ipc::kSubmitLogprobs;
-  if (s.ignore_eos != 0) draft.flags |= ipc::kSubmitIgnoreEos;
-  if (s.no_store != 0) draft.flags |= ipc::kSubmitNoStore;
-  if (s.priority > INFERD_PRIORITY_IDLE) return invalid("the priority is none of inferd_priority");
-  if (s.nice < ipc::kNiceMin || s.nice > ipc::kNiceMax) {
-    return invalid("nice must be between " + std::to_string(ipc::kNiceMin) + " and " +
-                   std::to_string(ipc::kNiceMax));
-  }
-  f.priority = static_cast<uint8_t>(s.priority);
-  f.nice = static_cast<int8_t>(s.nice);
-  f.deadline_ms = s.deadline_ms;
-  if (s.logit_bias_count > ipc::kLogitBiasesMax) {
-    return invalid("at most " + std::to_string(ipc::kLogitBiasesMax) +
-                   " logit biases can be given");
-  }
-  if (s.logit_bias_count > 0 && s.logit_bias == nullptr) return invalid("logit_bias is NULL");
-  draft.bias = {reinterpret_cast<const ipc::LogitBiasEntry*>(s.logit_bias), s.logit_bias_count};
-  if (s.stop_count > kStopStringsMax) {
-    return invalid("at most " + std::to_string(kStopStringsMax) + " stop strings can be given");
-  }
-  if (s.stop_count > 0 && s.stop == nullptr) return invalid("stop is NULL");
-  for (size_t i = 0; i < s.stop_count; ++i) {
-    if (s.stop[i] == nullptr || *s.stop[i] == '\0') return invalid("a stop string is empty");
-    draft.stop.emplace_back(s.stop[i]);
-  }
-  return {};
-}
-
-Result<void> check_length(const Connection& connection, size_t tokens) {
-  if (tokens == 0) return invalid("the prompt has no tokens; give at least one");
-  const uint32_t context = connection.welcome().model.context_tokens;
-  if (context > 0 && tokens > context) {
-    return Error(ErrorCode::kResourceExhausted,
-                 "the prompt has " + std::to_string(tokens) + " tokens; the context holds " +
-                     std::to_string(context) + ", prompt and answer together");
-  }
-  return {};
-}
-
-Result<Sequence*> open_sequence(Connection& connection, const inferd_prompt& prompt,
-                                const inferd_sampling& sampling) {
-  INFERD_ASSIGN(const std::vector<int32_t> ids, prompt_ids(connection, prompt));
-  INFERD_TRY(check_length(connection, ids.size()));
-  Draft draft;
-  draft.prompt = ids;
-  draft.continues_text = prompt.chat_json == nullptr;
-  INFERD_TRY(fill_draft(sampling, draft));
-  return connection.submit(draft);
-}
-
-Result<Sequence*> fork_sequence(const Sequence& parent, const inferd_prompt* more,
-                                const inferd_sampling& sampling) {
-  Connection& connection = parent.connection();
-  inferd::client_lib::Lineage lineage = parent.lineage();
-  Draft draft;
-  draft.continues_text = lineage.continues_text;
-  if (more != nullptr) {
-    INFERD_ASSIGN(const inferd_prompt prompt, read_prompt(more));
-    if (prompt.chat_json != nullptr) {
-      return invalid("a fork goes on with text or ids; open a new sequence for another chat_json");
-    }
-    INFERD_ASSIGN(const std::vector<int32_t> ids, prompt_ids(connection, prompt));
-    lineage.tokens.insert(lineage.tokens.end(), ids.begin(), ids.end());
-    // Its answer begins behind what was added, as it would behind any text.
-    if (!ids.empty()) lineage.answered = 0;
-    if (!ids.empty()) draft.continues_text = true;
-  }
-  INFERD_TRY(check_length(connection, lineage.tokens.size()));
-  draft.prompt = lineage.tokens;
-  draft.answered = draft.prompt.last(lineage.answered);
-  INFERD_TRY(fill_draft(sampling, draft));
-  draft.fields.parent_cookie = parent.cookie();
-  return connection.submit(draft);
 }
 
 }  // namespace
@@ -329,7 +90,7 @@ inferd_status inferd_connect(const inferd_connect_options* options, inferd_conne
       INFERD_TRY(read_struct(options, kFirstBytes, "inferd_connect_options", chosen));
     }
     ConnectOptions inner;
-    inner.socket_path = chosen.socket_path;
+    if (chosen.socket_path != nullptr) inner.socket_path = chosen.socket_path;
     if (chosen.model != nullptr) inner.model = chosen.model;
     inner.client_name =
         chosen.client_name != nullptr ? chosen.client_name : program_invocation_short_name;
@@ -338,6 +99,19 @@ inferd_status inferd_connect(const inferd_connect_options* options, inferd_conne
     inner.spin_us = chosen.spin_us;
     if (chosen.cache_domain != nullptr) inner.cache_domain = chosen.cache_domain;
     INFERD_ASSIGN(auto opened, Connection::open(inner));
+    *connection = new inferd_connection{std::move(opened)};
+    return {};
+  });
+}
+
+inferd_status inferd_reconnect(const inferd_connection* lost, uint32_t timeout_ms,
+                               inferd_connection** connection, inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (connection == nullptr) return invalid("the connection to fill is NULL");
+    *connection = nullptr;
+    if (lost == nullptr) return invalid("the connection to open again is NULL");
+    const int patience_ms = static_cast<int>(std::min<uint32_t>(timeout_ms, INT32_MAX));
+    INFERD_ASSIGN(auto opened, lost->impl->open_again(patience_ms));
     *connection = new inferd_connection{std::move(opened)};
     return {};
   });
@@ -428,11 +202,63 @@ inferd_status inferd_open(inferd_connection* connection, const inferd_prompt* pr
     if (sequence == nullptr) return invalid("the sequence to fill is NULL");
     *sequence = nullptr;
     if (prompt == nullptr) return invalid("the prompt is NULL");
-    INFERD_ASSIGN(const inferd_prompt known_prompt, read_prompt(prompt));
-    INFERD_ASSIGN(const inferd_sampling known, read_sampling(sampling));
-    INFERD_ASSIGN(Sequence * opened, open_sequence(*connection->impl, known_prompt, known));
+    INFERD_ASSIGN(Sequence * opened, open_sequence(*connection->impl, *prompt, sampling));
     *sequence = to_handle(opened);
     return {};
+  });
+}
+
+inferd_status inferd_open_samples(inferd_connection* connection, const inferd_prompt* prompt,
+                                  const inferd_sampling* sampling, size_t count,
+                                  inferd_sequence** sequences, inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (sequences == nullptr) return invalid("the sequences to fill are NULL");
+    std::fill_n(sequences, count, nullptr);
+    if (prompt == nullptr) return invalid("the prompt is NULL");
+    if (count == 0) return invalid("ask for at least one sample");
+    std::vector<Sequence*> samples(count);
+    INFERD_TRY(open_samples(*connection->impl, *prompt, sampling, samples));
+    std::transform(samples.begin(), samples.end(), sequences, to_handle);
+    return {};
+  });
+}
+
+inferd_status inferd_score(inferd_connection* connection, const inferd_prompt* prompt,
+                           const inferd_prompt* continuation, const inferd_sampling* sampling,
+                           inferd_sequence** sequence, inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (sequence == nullptr) return invalid("the sequence to fill is NULL");
+    *sequence = nullptr;
+    if (prompt == nullptr) return invalid("the prompt is NULL");
+    if (continuation == nullptr) return invalid("the continuation is NULL");
+    INFERD_ASSIGN(Sequence * opened,
+                  score_continuation(*connection->impl, *prompt, *continuation, sampling));
+    *sequence = to_handle(opened);
+    return {};
+  });
+}
+
+inferd_status inferd_resume(inferd_connection* connection, inferd_sequence* lost,
+                            inferd_sequence** sequence, inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (sequence == nullptr) return invalid("the sequence to fill is NULL");
+    *sequence = nullptr;
+    if (lost == nullptr) return invalid("the sequence to resume is NULL");
+    INFERD_ASSIGN(Sequence * opened, resume_sequence(*connection->impl, from_handle(lost)));
+    *sequence = to_handle(opened);
+    return {};
+  });
+}
+
+inferd_status inferd_renice(inferd_sequence* sequence, uint32_t priority, int32_t nice,
+                            inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (sequence == nullptr) return invalid("the sequence to renice is NULL");
+    if (priority > INFERD_PRIORITY_IDLE) {
+      return invalid("the priority is none of inferd_priority");
+    }
+    Sequence& inner = from_handle(sequence);
+    return inner.connection().renice(inner, static_cast<uint8_t>(priority), nice);
   });
 }
 
@@ -443,8 +269,7 @@ inferd_status inferd_sequence_fork(const inferd_sequence* parent, const inferd_p
     if (sequence == nullptr) return invalid("the sequence to fill is NULL");
     *sequence = nullptr;
     if (parent == nullptr) return invalid("the sequence to fork is NULL");
-    INFERD_ASSIGN(const inferd_sampling known, read_sampling(sampling));
-    INFERD_ASSIGN(Sequence * opened, fork_sequence(from_handle(parent), more, known));
+    INFERD_ASSIGN(Sequence * opened, fork_sequence(from_handle(parent), more, sampling));
     *sequence = to_handle(opened);
     return {};
   });

@@ -40,7 +40,9 @@ Result<Sequence::Status> Sequence::next(int timeout_ms, inferd_event& event) {
       return Status::kEvent;
     }
     if (arrival.ended) {
-      const bool matched = stream_.finish();
+      // What is held back of a lost sequence belongs to its resumption, which gets those tokens
+      // again: only then is it known whether a stop string begins there.
+      const bool matched = !arrival.lost && stream_.finish();
       if (arrival.error && !matched) {
         // What came before the error is delivered first; the next call finds nothing but the error.
         if (fill_event(event, INFERD_FINISH_NONE)) return Status::kEvent;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -51,6 +52,19 @@ struct Progress {
   uint32_t preemptions = 0;
 };
 
+// What was asked for, to ask for the rest of it again.
+struct Request {
+  ipc::SubmitRecord fields = {};  // without header and offsets
+  uint32_t flags = 0;             // ipc::kSubmit...
+  std::vector<ipc::LogitBiasEntry> bias;
+  std::vector<std::string> stop;
+  std::vector<TokenId> scored;  // the continuation that is scored
+
+  bool scores() const { return (flags & ipc::kSubmitScore) != 0; }
+  // Of its lineage, those that were not answered.
+  uint32_t prompt_tokens() const { return scores() ? fields.score_first : fields.prompt_count; }
+};
+
 // What a fork goes on from.
 struct Lineage {
   std::vector<TokenId> tokens;  // the prompt, then what was delivered of the answer
@@ -61,11 +75,12 @@ struct Lineage {
 class Sequence {
  public:
   Sequence(Connection& connection, uint64_t cookie, TextStream stream, bool logprobs,
-           uint32_t top_logprobs, Lineage lineage)
+           uint32_t top_logprobs, Request request, Lineage lineage)
       : connection_(connection),
         cookie_(cookie),
         top_count_(logprobs ? top_logprobs : 0),
         logprobs_(logprobs),
+        request_(std::move(request)),
         stream_(std::move(stream)),
         lineage_(std::move(lineage)) {}
 
@@ -96,10 +111,12 @@ class Sequence {
   const bool logprobs_;
 
   // ---- arrivals: under the connection's lock ----
+  Request request_;
   TokenBatch pending_;
   Progress progress_;
   bool routed_ = true;  // records of the daemon still reach it
   bool ended_ = false;  // no more tokens come; error_ or reason_ says why
+  bool lost_ = false;   // ended with the connection, before its own end came
   inferd_finish reason_ = INFERD_FINISH_NONE;
   std::optional<Error> error_;
   std::condition_variable arrived_;  // where its reader waits, if another thread watches the ring

@@ -11,7 +11,7 @@ namespace {
 
 // Slots beside the last word's that hold the invariant for an empty ring.
 uint32_t slots_needed(uint32_t sequences, uint32_t running) {
-  return sequences * kEndSlots + std::min(sequences, running) * kTokenSlotsMax + kAnswerSlots +
+  return sequences * kEndSlots + running * kTokenSlotsMax + kAnswerSlots +
          kEndSlots + ipc::kLastWordSlots;
 }
 
@@ -46,6 +46,7 @@ void EngineSession::add_sequence(LiveSequence& sequence) {
   INFERD_CHECK(added);
   sequences_.push_back(&sequence);
   widest_token_slots_ = std::max(widest_token_slots_, sequence.token_slots);
+  scored_ += sequence.scored.empty() ? 0 : 1;
 }
 
 void EngineSession::remove_sequence(LiveSequence& sequence) {
@@ -53,6 +54,7 @@ void EngineSession::remove_sequence(LiveSequence& sequence) {
   INFERD_CHECK(place != sequences_.end());
   sequences_.erase(place);
   by_cookie_.erase(sequence.cookie);
+  scored_ -= sequence.scored.empty() ? 0 : 1;
   widest_token_slots_ = 1;
   for (const LiveSequence* left : sequences_) {
     widest_token_slots_ = std::max(widest_token_slots_, left->token_slots);
@@ -69,7 +71,8 @@ uint32_t EngineSession::drain_quota() {
 
 bool EngineSession::room_for_step(uint32_t running_max) {
   const auto live = static_cast<uint32_t>(sequences_.size());
-  return rings_->has_room(live * kEndSlots + std::min(live, running_max) * widest_token_slots_);
+  const uint32_t tokens = scored_ > 0 ? running_max : std::min(live, running_max);
+  return rings_->has_room(live * kEndSlots + tokens * widest_token_slots_);
 }
 
 }  // namespace inferd::daemon

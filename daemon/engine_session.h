@@ -5,7 +5,8 @@
 //   free slots >= kEndSlots * (live sequences)      (the last word's slots come on top)
 //  1. A submission is drained only while there is room for its answer and its end (drain_quota).
 //  2. The session's sequences compute only in steps before which there is room for a token of each
-//     that can run, beside the ends of all (room_for_step). Otherwise they pause.
+//     that can run, beside the ends of all (room_for_step). Otherwise they pause. One that is scored
+//     may take all the rows of a step, which are as many as can run.
 //  3. Free slots only grow by the client's reading. One that moves its index back to pretend less
 //     room makes a publish fail, which ends its session; nobody else notices.
 #pragma once
@@ -44,6 +45,8 @@ struct LiveSequence {
   SessionId session;
   engine::SamplingParams sampling;
   std::vector<engine::LogitBias> biases;
+  // Of a request to score: the given tokens, as many as its prompt's last positions have logits for.
+  std::vector<TokenId> scored;
   uint32_t token_slots = 1;  // of a record with one of its tokens
   uint32_t published = 0;    // tokens
   int64_t last_token_ns = 0;
@@ -70,7 +73,8 @@ class EngineSession {
 
   // Submissions that may be drained now, at most kDrainRecordsMax; 0 if the ring is too full.
   uint32_t drain_quota();
-  // Whether a step may produce a token for each of its sequences that run, at most `running_max`.
+  // Whether a step may produce a token for each of its sequences that run, at most `running_max`, or so
+  // many tokens for one that is scored.
   bool room_for_step(uint32_t running_max);
 
   // ---- flags of the step loop ----
@@ -93,6 +97,7 @@ class EngineSession {
   std::unordered_map<uint64_t, LiveSequence*> by_cookie_;  // looked up only, never walked
   uint32_t sequences_max_;
   uint32_t widest_token_slots_ = 1;
+  uint32_t scored_ = 0;  // how many of sequences_ are
 };
 
 }  // namespace inferd::daemon

@@ -40,7 +40,9 @@ StepLoop::StepLoop(StepLoopParts parts, StepLoopLimits limits, UniqueFd epoll)
   sampled_.resize(items_max);
   top_.resize(size_t{items_max} * engine::kTopLogprobsMax);
   item_results_.resize(items_max);
-  top_record_.resize(engine::kTopLogprobsMax);
+  top_record_.resize(size_t{ipc::kTokensPerRecordMax} * engine::kTopLogprobsMax);
+  // A step's rows are what a session has room for, see EngineSession.
+  INFERD_CHECK(parts_.scheduler.config().step_logits <= limits_.running_max);
 }
 
 StepLoop::~StepLoop() {
@@ -237,11 +239,16 @@ void StepLoop::sample_items(std::span<const float> logits) {
     sampled = {};
     item_results_[i] = {};
     if (item.logits_count > 0) {
-      // Of several rows only the last one's position is not known yet.
-      const auto last_row = logits.subspan((row + item.logits_count - 1) * vocabulary_, vocabulary_);
+      const auto rows = logits.subspan(row * vocabulary_, size_t{item.logits_count} * vocabulary_);
       row += item.logits_count;
-      const LiveSequence* sequence = find_sequence(item.sequence);
+      LiveSequence* sequence = find_sequence(item.sequence);
       INFERD_CHECK(sequence != nullptr);
+      if (!sequence->scored.empty()) {
+        score_item(item, rows, *sequence);
+        continue;
+      }
+      // Of several rows only the last one's position is not known yet.
+      const auto last_row = rows.last(vocabulary_);
       const std::span<const TokenId> history = parts_.scheduler.tokens(item.sequence);
       sampled.wanted = true;
       sampled.result = sampler_.sample(

@@ -140,6 +140,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void on_refused(uint64_t cookie, const Error& error) override;
   void on_cancel(uint64_t cookie) override;
   void on_delivered(uint64_t cookie, uint32_t tokens, bool truncate) override;
+  void on_renice(const ipc::Renice& renice, const Result<void>& checked) override;
   Result<void> check_tokens(const ipc::Submission& submission) const;
   Result<void> admit(const ipc::Submission& submission);
   Result<void> submit_to_scheduler(const ipc::Submission& submission,
@@ -164,6 +165,12 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void note_step_time(int64_t step_ns);
   void flush_sessions();
   void check_drain(int64_t now_ns);
+
+  // step_loop_score.cpp
+  void score_item(const scheduler::BatchItem& item, std::span<const float> rows,
+                  LiveSequence& sequence);
+  bool publish_scores(EngineSession& session, LiveSequence& sequence, std::span<const float> rows,
+                      uint32_t cached_tokens);
 
   // step_loop_sessions.cpp
   EngineSession* find_session(SessionId session);
@@ -235,7 +242,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::vector<Sampled> sampled_;                     // [items]
   std::vector<engine::TokenLogprob> top_;            // [items, kTopLogprobsMax]
   std::vector<scheduler::ItemResult> item_results_;  // [items]
-  std::vector<ipc::LogprobEntry> top_record_;        // [kTopLogprobsMax]
+  std::vector<ipc::LogprobEntry> top_record_;  // [kTokensPerRecordMax, kTopLogprobsMax]
 
   LoopCounters counters_;
   Accounts accounts_;

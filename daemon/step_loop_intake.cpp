@@ -123,6 +123,10 @@ Result<void> StepLoop::admit(const ipc::Submission& submission) {
   sequence->priority = static_cast<scheduler::PriorityClass>(submission.fields.priority);
   sequence->sampling = sampling_params(submission);
   sequence->biases = logit_biases(submission);
+  if (submission.scores()) {
+    const auto scored = submission.prompt.subspan(submission.fields.score_first);
+    sequence->scored.assign(scored.begin(), scored.end());
+  }
   sequence->token_slots = ipc::slots_for_tokens(1, submission.want_logprobs(),
                                                 sequence->sampling.top_logprobs);
   INFERD_TRY(engine::check_sampling(sequence->sampling, sequence->biases, vocabulary_));
@@ -134,8 +138,10 @@ Result<void> StepLoop::admit(const ipc::Submission& submission) {
 
   const auto info = parts_.scheduler.info(live.id);
   INFERD_CHECK(info.has_value());
-  if (!session.rings().publish_accepted(live.cookie, live.id, info->stats.prompt_tokens,
-                                        info->limit - info->stats.prompt_tokens)) {
+  const auto scored = static_cast<uint32_t>(live.scored.size());
+  const uint32_t prompt_tokens = scored > 0 ? submission.fields.score_first : info->stats.prompt_tokens;
+  const uint32_t tokens_max = scored > 0 ? scored : info->limit - info->stats.prompt_tokens;
+  if (!session.rings().publish_accepted(live.cookie, live.id, prompt_tokens, tokens_max)) {
     end_session(session, ErrorCode::kProtocol, "the client took back room in its completion ring");
   }
   return {};
@@ -164,6 +170,13 @@ Result<void> StepLoop::submit_to_scheduler(const ipc::Submission& submission,
   }
   request.prompt = submission.prompt;
   request.max_tokens = submission.fields.max_tokens;
+  if (submission.scores()) {
+    // The logits before a token are those that score it: the last one need not be computed.
+    request.prompt = submission.prompt.first(submission.prompt.size() - 1);
+    request.max_tokens = 0;
+    request.score = true;
+    request.score_first = submission.fields.score_first - 1;
+  }
   stop_tokens_.assign(submission.stop_tokens.begin(), submission.stop_tokens.end());
   if (!submission.ignore_eos()) {
     stop_tokens_.insert(stop_tokens_.end(), parts_.end_tokens.begin(), parts_.end_tokens.end());
@@ -185,6 +198,27 @@ void StepLoop::on_delivered(uint64_t cookie, uint32_t tokens, bool truncate) {
   if (sequence == nullptr || !truncate) return;
   // A client that claims more than it was given has had what it was given.
   cancel_live(*sequence, ipc::FinishReason::kStop, std::min(tokens, sequence->published));
+}
+
+void StepLoop::on_renice(const ipc::Renice& renice, const Result<void>& checked) {
+  EngineSession& session = *draining_session_;
+  if (session.ended) return;
+  const LiveSequence* sequence = session.find_cookie(renice.cookie);
+  Result<void> outcome = checked;
+  if (outcome && sequence == nullptr) {
+    outcome = Error(ErrorCode::kNotFound, "the sequence has ended: nothing is left to be reniced");
+  }
+  if (outcome) {
+    const SessionFacts& facts = session.facts();
+    const auto only = facts.privileged ? std::nullopt : std::optional<UserId>(facts.user);
+    const auto changed = renice_sequence(
+        sequence->id, {static_cast<scheduler::PriorityClass>(renice.priority), renice.nice}, only);
+    if (!changed) outcome = changed.error();
+  }
+  touch(session);
+  if (!session.rings().publish_reniced(renice, outcome)) {
+    end_session(session, ErrorCode::kProtocol, "the client took back room in its completion ring");
+  }
 }
 
 }  // namespace inferd::daemon

@@ -6,6 +6,17 @@
 
 namespace inferd::daemon {
 
+namespace {
+
+// What the client calls its prompt: of a request to score, the tokens before those.
+uint32_t prompt_tokens_of(const LiveSequence& sequence, const scheduler::SequenceStats& stats) {
+  // The last of the scored ones is not computed.
+  if (sequence.scored.empty()) return stats.prompt_tokens;
+  return stats.prompt_tokens + 1 - static_cast<uint32_t>(sequence.scored.size());
+}
+
+}  // namespace
+
 void StepLoop::add_session(std::unique_ptr<ipc::ServerSession> rings, SessionFacts facts,
                            uint32_t sequences_max) {
   const SessionId id = facts.id;
@@ -53,7 +64,7 @@ void StepLoop::finish(LiveSequence& sequence, ipc::FinishReason reason, uint32_t
   };
   ipc::FinishedEvent event;
   event.reason = reason;
-  event.prompt_tokens = stats.prompt_tokens;
+  event.prompt_tokens = prompt_tokens_of(sequence, stats);
   event.cached_tokens = stats.cached_tokens;
   event.completion_tokens = completion_tokens;
   const bool worked_on = stats.admitted_ns != 0;

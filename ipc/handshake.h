@@ -33,9 +33,12 @@ inline constexpr uint64_t kFeatureFork = 1u << 3;     // parent of a submission
 // The hello may name a shared cache domain, a submission may have kSubmitNoStore.
 inline constexpr uint64_t kFeatureCacheDomain = 1u << 4;
 inline constexpr uint64_t kFeatureUsage = 1u << 5;  // computed tokens and preemptions of a finish
+inline constexpr uint64_t kFeatureRenice = 1u << 6;  // kRenice and its answer
+inline constexpr uint64_t kFeatureScore = 1u << 7;   // kSubmitScore
 // Of this build.
 inline constexpr uint64_t kFeatures = kFeatureTextTables | kFeatureDelivered | kFeatureUrgency |
-                                      kFeatureFork | kFeatureCacheDomain | kFeatureUsage;
+                                      kFeatureFork | kFeatureCacheDomain | kFeatureUsage |
+                                      kFeatureRenice | kFeatureScore;
 
 inline constexpr uint16_t kMessageHello = 1;
 inline constexpr uint16_t kMessageWelcome = 2;

@@ -10,7 +10,7 @@ namespace inferd::ipc {
 namespace {
 
 // Slots of a submission record of this type; 0 if there is no such type.
-uint32_t submission_record_slots(uint16_t type) {
+uint32_t submission_record_slots(uint16_t type, uint64_t features) {
   switch (type) {
     case kSubmit:
       return slots_for_bytes(sizeof(SubmitRecord));
@@ -18,6 +18,8 @@ uint32_t submission_record_slots(uint16_t type) {
       return slots_for_bytes(sizeof(CancelRecord));
     case kDelivered:
       return slots_for_bytes(sizeof(DeliveredRecord));
+    case kRenice:
+      return (features & kFeatureRenice) != 0 ? slots_for_bytes(sizeof(ReniceRecord)) : 0;
     default:
       return 0;
   }
@@ -137,7 +139,7 @@ uint32_t ServerSession::take_record() {
   submissions_.copy_slot(0, record_);
   RecordHeader header;
   std::memcpy(&header, record_, sizeof(header));
-  const uint32_t slots = submission_record_slots(header.type);
+  const uint32_t slots = submission_record_slots(header.type, features_);
   if (slots == 0 || header.slots != slots) {
     break_session("a submission of unknown type or length");
     return 0;
@@ -189,6 +191,12 @@ uint32_t ServerSession::handle_record(DrainScratch& scratch, SubmissionVisitor& 
     visitor.on_cancel(header.cookie);
     return 0;
   }
+  if (header.type == kRenice) {
+    ReniceRecord fields;
+    std::memcpy(&fields, record_, sizeof(fields));
+    handle_renice(fields, visitor);
+    return 0;
+  }
   INFERD_CHECK(header.type == kDelivered);
   DeliveredRecord fields;
   std::memcpy(&fields, record_, sizeof(fields));
@@ -200,6 +208,15 @@ uint32_t ServerSession::handle_record(DrainScratch& scratch, SubmissionVisitor& 
   visitor.on_delivered(header.cookie, fields.delivered_tokens,
                        (header.flags & kDeliveredTruncate) != 0);
   return 0;
+}
+
+void ServerSession::handle_renice(const ReniceRecord& f, SubmissionVisitor& visitor) {
+  if (f.header.flags != 0 || f.header.reserved != 0 || f.reserved0 != 0 || !all_zero(f.reserved)) {
+    break_session("a renice with flags or fields that this daemon does not know");
+    return;
+  }
+  visitor.on_renice({f.header.cookie, f.tag, static_cast<Priority>(f.priority), f.nice},
+                    check_urgency(f.priority, f.nice));
 }
 
 void ServerSession::handle_submit(const SubmitRecord& fields, DrainScratch& scratch,
@@ -336,6 +353,27 @@ bool ServerSession::publish_sentence(uint16_t type, uint64_t cookie, ErrorCode c
   completions_.begin(slots);
   completions_.append(&record, sizeof(record));
   completions_.append(cut.data(), cut.size());
+  completions_.finish();
+  return true;
+}
+
+bool ServerSession::publish_reniced(const Renice& renice, const Result<void>& outcome) {
+  const std::string_view sentence =
+      outcome.ok() ? std::string_view()
+                   : cut_sentence(outcome.error().message(), kReniceSentenceBytesMax);
+  const uint32_t slots =
+      slots_for_bytes(static_cast<uint32_t>(sizeof(RenicedRecord) + sentence.size()));
+  if (!reserve(slots, false)) return false;
+  const RenicedRecord record = {{kReniced, static_cast<uint8_t>(slots), 0, 0, renice.cookie},
+                                renice.tag,
+                                static_cast<uint8_t>(renice.priority),
+                                static_cast<int8_t>(renice.nice),
+                                0,
+                                outcome.ok() ? 0 : static_cast<uint32_t>(outcome.error().code()),
+                                static_cast<uint32_t>(sentence.size())};
+  completions_.begin(slots);
+  completions_.append(&record, sizeof(record));
+  completions_.append(sentence.data(), sentence.size());
   completions_.finish();
   return true;
 }

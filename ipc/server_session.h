@@ -40,7 +40,16 @@ struct Submission {
 
   bool want_logprobs() const { return (fields.header.flags & kSubmitLogprobs) != 0; }
   bool no_store() const { return (fields.header.flags & kSubmitNoStore) != 0; }
+  bool scores() const { return (fields.header.flags & kSubmitScore) != 0; }
   bool ignore_eos() const { return (fields.header.flags & kSubmitIgnoreEos) != 0; }
+};
+
+// A change of how urgent a sequence is.
+struct Renice {
+  uint64_t cookie = 0;
+  uint32_t tag = 0;
+  Priority priority = Priority::kInteractive;
+  int32_t nice = 0;
 };
 
 // Receives what drain() read. Cookies are the client's: they may be unknown or used twice.
@@ -55,6 +64,8 @@ class SubmissionVisitor {
   // The client's reader has had `tokens` completion tokens. truncate: the sequence ends there, with
   // FinishReason::kStop.
   virtual void on_delivered(uint64_t cookie, uint32_t tokens, bool truncate) = 0;
+  // `checked` says whether the urgency is one. Answer with publish_reniced(), now or later.
+  virtual void on_renice(const Renice& renice, const Result<void>& checked) = 0;
 };
 
 // A drain stops after so many prompt ids, so that one client's prompts cannot hold the loop up.
@@ -148,6 +159,8 @@ class ServerSession {
   bool publish_error(uint64_t cookie, const Error& error) {
     return publish_error(cookie, error.code(), error.message());
   }
+  // What a renice came to: the urgency that the sequence has now, or why that stays as it was.
+  bool publish_reniced(const Renice& renice, const Result<void>& outcome);
   // The session's end: all its sequences end with this error. Uses the reserved slots, so it has
   // room unless the client broke its index. Nothing can be published after it. Cut to
   // kLastWordBytesMax.
@@ -168,6 +181,7 @@ class ServerSession {
   uint32_t handle_record(DrainScratch& scratch, SubmissionVisitor& visitor);
   void handle_submit(const SubmitRecord& fields, DrainScratch& scratch, SubmissionVisitor& visitor);
   Result<void> copy_arena(const SubmitRecord& fields, DrainScratch& scratch) const;
+  void handle_renice(const ReniceRecord& fields, SubmissionVisitor& visitor);
   void break_session(std::string_view reason);
   bool reserve(uint32_t slots, bool last_word);
   // The parts of a flush. In between: RingProducer::order_shown().

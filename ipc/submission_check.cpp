@@ -25,17 +25,45 @@ Result<void> check_features(const SubmitRecord& f, uint64_t features) {
   if ((f.header.flags & kSubmitNoStore) != 0 && (features & kFeatureCacheDomain) == 0) {
     return without_feature("requests that leave nothing in the cache");
   }
-  if (f.priority > static_cast<uint8_t>(Priority::kIdle)) {
-    return refused("the priority must be interactive, batch or idle");
+  const bool scores = (f.header.flags & kSubmitScore) != 0;
+  if (scores && (features & kFeatureScore) == 0) return without_feature("scoring");
+  return check_urgency(f.priority, f.nice);
+}
+
+// A continuation to be scored, which the prompt ends with.
+Result<void> check_score(const SubmitRecord& f) {
+  if ((f.header.flags & kSubmitScore) == 0) {
+    return f.score_first == 0 ? Result<void>() : refused("score_first is for scoring alone");
   }
-  if (f.nice < kNiceMin || f.nice > kNiceMax) {
-    return refused("nice must be between " + std::to_string(kNiceMin) + " and " +
-                   std::to_string(kNiceMax));
+  if (f.score_first == 0) {
+    return refused(
+        "the first token of a prompt follows nothing, so it cannot be scored: put at "
+        "least one token before the continuation");
+  }
+  if (f.score_first >= f.prompt_count) {
+    return refused("the continuation to be scored has no tokens; give at least one");
+  }
+  if (f.max_tokens != f.prompt_count - f.score_first || (f.header.flags & kSubmitLogprobs) == 0 ||
+      f.stop_count != 0 || f.bias_count != 0) {
+    return refused(
+        "scoring tells the log probability of each token that is given: it goes with "
+        "neither max_tokens, stop tokens nor logit biases");
   }
   return {};
 }
 
 }  // namespace
+
+Result<void> check_urgency(uint8_t priority, int32_t nice) {
+  if (priority > static_cast<uint8_t>(Priority::kIdle)) {
+    return refused("the priority must be interactive, batch or idle");
+  }
+  if (nice < kNiceMin || nice > kNiceMax) {
+    return refused("nice must be between " + std::to_string(kNiceMin) + " and " +
+                   std::to_string(kNiceMax));
+  }
+  return {};
+}
 
 Result<void> check_submission(const SubmitRecord& f, uint64_t features) {
   if ((f.header.flags & ~kSubmitKnownFlags) != 0) {
@@ -43,7 +71,7 @@ Result<void> check_submission(const SubmitRecord& f, uint64_t features) {
                  "the submission has flags that this daemon does not know; "
                  "use a client library and a daemon of the same version");
   }
-  if (f.header.reserved != 0 || f.reserved0 != 0 || f.reserved1 != 0 ||
+  if (f.header.reserved != 0 || f.reserved0 != 0 ||
       std::any_of(std::begin(f.reserved), std::end(f.reserved),
                   [](uint64_t w) { return w != 0; })) {
     return Error(ErrorCode::kUnsupported,
@@ -51,6 +79,7 @@ Result<void> check_submission(const SubmitRecord& f, uint64_t features) {
                  "use a client library and a daemon of the same version");
   }
   INFERD_TRY(check_features(f, features));
+  INFERD_TRY(check_score(f));
   if (f.header.cookie == 0) return refused("the submission has no cookie");
   if (f.prompt_count == 0) return refused("the prompt has no tokens; give at least one");
   if (f.max_tokens == 0) return refused("max_tokens must be at least 1");

@@ -114,6 +114,7 @@ static_assert(sizeof(TokenControl) <= kControlBytes && sizeof(ClientControl) <= 
 inline constexpr uint16_t kSubmit = 1;
 inline constexpr uint16_t kCancel = 2;
 inline constexpr uint16_t kDelivered = 3;
+inline constexpr uint16_t kRenice = 4;  // with kFeatureRenice
 
 // Completions, daemon to client.
 inline constexpr uint16_t kAccepted = 1;
@@ -121,6 +122,7 @@ inline constexpr uint16_t kTokens = 2;
 inline constexpr uint16_t kFinished = 3;
 inline constexpr uint16_t kError = 4;
 inline constexpr uint16_t kSessionEnd = 5;
+inline constexpr uint16_t kReniced = 6;  // with kFeatureRenice
 
 // Opens every record.
 struct RecordHeader {
@@ -136,7 +138,12 @@ inline constexpr uint32_t kSubmitLogprobs = 1u << 0;   // report each token's lo
 inline constexpr uint32_t kSubmitIgnoreEos = 1u << 1;  // go on past end-of-answer tokens
 // Neither takes cached prefixes nor leaves any: with kFeatureCacheDomain.
 inline constexpr uint32_t kSubmitNoStore = 1u << 2;
-inline constexpr uint32_t kSubmitKnownFlags = kSubmitLogprobs | kSubmitIgnoreEos | kSubmitNoStore;
+// Nothing is generated: the prompt's tokens from `score_first` on are told as if they had been, with
+// their log probabilities, and then kFinished with kLength. With kFeatureScore; needs
+// kSubmitLogprobs, a max_tokens of exactly so many, and neither stop tokens nor biases.
+inline constexpr uint32_t kSubmitScore = 1u << 3;
+inline constexpr uint32_t kSubmitKnownFlags =
+    kSubmitLogprobs | kSubmitIgnoreEos | kSubmitNoStore | kSubmitScore;
 
 // How urgent a submission is. The numbers are those of inferd_priority.
 enum class Priority : uint8_t {
@@ -177,7 +184,7 @@ struct SubmitRecord {
   // another's cookie: then nothing is shared.
   uint64_t parent_cookie;
   uint32_t deadline_ms;  // refused if it has not started so long after it was drained; 0: none
-  uint32_t reserved1;
+  uint32_t score_first;  // with kSubmitScore: of the prompt, the first token to score, at least 1
   uint64_t reserved[2];
 };
 static_assert(sizeof(SubmitRecord) == 128);
@@ -214,6 +221,17 @@ struct DeliveredRecord {
   uint64_t reserved[5];
 };
 static_assert(sizeof(DeliveredRecord) == 64);
+
+// Changes how urgent a sequence of the session is; kReniced with the same tag answers.
+struct ReniceRecord {
+  RecordHeader header;
+  uint32_t tag;      // the client's, to tell answers apart
+  uint8_t priority;  // Priority
+  int8_t nice;       // kNiceMin to kNiceMax
+  uint16_t reserved0;
+  uint64_t reserved[5];
+};
+static_assert(sizeof(ReniceRecord) == 64);
 
 // The submission was copied and validated, and waits its turn: its part of the arena is free again.
 struct AcceptedRecord {
@@ -278,6 +296,19 @@ static_assert(sizeof(FinishedRecord) == 64);
 static_assert(offsetof(FinishedRecord, queue_ns) == 32);
 static_assert(offsetof(FinishedRecord, computed_tokens) == 56);
 
+// What a renice came to: `code` 0, and what the sequence's urgency is now; or why it stays as it
+// was, with char sentence[sentence_bytes] as of an ErrorRecord.
+struct RenicedRecord {
+  RecordHeader header;
+  uint32_t tag;
+  uint8_t priority;
+  int8_t nice;
+  uint16_t reserved0;
+  uint32_t code;  // ErrorCode
+  uint32_t sentence_bytes;
+};
+static_assert(sizeof(RenicedRecord) == 32);
+
 // Last record of a sequence that was refused or failed (kError), or of the whole session
 // (kSessionEnd, cookie 0: all its sequences end so, and the daemon closes the connection).
 // char sentence[sentence_bytes] follows, UTF-8, not NUL-terminated, over as many slots as it takes.
@@ -298,6 +329,8 @@ constexpr uint32_t slots_for_tokens(uint32_t count, bool logprobs, uint32_t top_
 }
 static_assert(slots_for_tokens(kTokensPerRecordMax, true, kTopLogprobsMax) == kRecordSlotsMax);
 static_assert(slots_for_bytes(sizeof(ErrorRecord) + kSentenceBytesMax) == 16);
+// An answer to any submission takes no more than the longest error.
+inline constexpr uint32_t kReniceSentenceBytesMax = 16 * kSlotBytes - sizeof(RenicedRecord);
 static_assert(kRecordSlotsMax + kLastWordSlots < kRingSlotsMin && kRecordSlotsMax <= UINT8_MAX);
 
 // Sizes of a session's rings and arena. Chosen by the daemon, told in the handshake.

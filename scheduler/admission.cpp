@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace inferd::scheduler {
 
 std::string format_count(uint64_t count) {
@@ -74,6 +76,7 @@ Result<void> check_request(const Request& request, const SequenceLimit& limit) {
                                                   " and " + std::to_string(kNiceMax));
   }
   const uint64_t prompt = request.prompt.size();
+  INFERD_CHECK(request.score_first == 0 || (request.score && request.score_first < prompt));
   const bool unlimited = request.max_tokens == kUnlimitedTokens;
   const uint64_t generate = unlimited ? 1 : request.max_tokens;
   if (prompt + generate <= limit.tokens) return {};

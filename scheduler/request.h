@@ -41,6 +41,8 @@ struct Request {
   // Logits for every position of the prompt, not only the last (perplexity). A position is asked
   // for once, also if the sequence is preempted in between.
   bool score = false;
+  // The first position that is scored; what comes before it may be taken from the cache.
+  uint32_t score_first = 0;
   // Whose cached prefixes it may use, and who may use its own; 0: neither.
   CacheDomain domain;
   uint32_t chunk_tokens_max = 0;  // longest prefill chunk; 0: as the step allows

@@ -53,6 +53,7 @@ Result<void> Scheduler::submit(const Request& request) {
   slot.domain = request.domain;
   slot.arrival = ++arrivals_;
   slot.score = request.score;
+  slot.scored = request.score_first;
   slot.priority = request.priority;
   slot.rank = request.priority;
   slot.weight = request.weight;

@@ -1,9 +1,9 @@
-// Several answers to one prompt, in C++: the prompt is computed and kept once, and each answer is a
-// fork. usage: example-samples COUNT "PROMPT"
+// Several answers to one prompt, in C++: the prompt is computed and kept once.
+// usage: example-samples COUNT "PROMPT"
+#include <algorithm>
 #include <cstdlib>
 #include <inferd/inferd.hpp>
 #include <iostream>
-#include <vector>
 
 int main(int argc, char** argv) try {
   if (argc != 3) {
@@ -16,12 +16,8 @@ int main(int argc, char** argv) try {
   sampling.max_tokens = 16;
   sampling.priority = INFERD_PRIORITY_BATCH;  // nobody waits for the single token
   const long count = std::strtol(argv[1], nullptr, 10);
-  std::vector<inferd::client::Sequence> answers;
-  answers.push_back(connection.open(inferd::client::Prompt::text(argv[2]), sampling));
-  while (static_cast<long>(answers.size()) < count) {
-    ++sampling.branch;
-    answers.push_back(answers.front().fork(sampling));
-  }
+  auto answers = connection.open_samples(inferd::client::Prompt::text(argv[2]), sampling,
+                                         static_cast<size_t>(std::max(count, 1L)));
   for (size_t i = 0; i < answers.size(); ++i) {
     std::cout << i << ": " << answers[i].read_all() << '\n';
   }

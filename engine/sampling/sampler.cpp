@@ -348,6 +348,19 @@ TokenId Sampler::draw_from_candidates(const SamplingParams& params, float maximu
   return chosen;
 }
 
+SampleResult Sampler::score(std::span<const float> logits, TokenId token, uint32_t top_logprobs,
+                            std::span<TokenLogprob> top_out) noexcept {
+  INFERD_CHECK(logits.size() == vocabulary_);
+  INFERD_CHECK(token >= 0 && static_cast<uint32_t>(token) < vocabulary_);
+  SamplingParams params;
+  params.want_logprobs = 1;
+  params.top_logprobs = top_logprobs;
+  SampleResult result;
+  result.token = token;
+  report_logprobs(logits, params, top_out, result);
+  return result;
+}
+
 void Sampler::report_logprobs(std::span<const float> logits, const SamplingParams& params,
                               std::span<TokenLogprob> top_out, SampleResult& result) noexcept {
   const TokenId best = find_best(logits);

@@ -62,6 +62,11 @@ class Sampler {
                       std::span<const LogitBias> biases, std::span<const TokenId> history,
                       uint64_t position, std::span<TokenLogprob> top_out) noexcept;
 
+  // The log probability of a given token, and the likeliest ones, as sample() reports them: by the
+  // logits as given. Precondition: the token is in the vocabulary.
+  SampleResult score(std::span<const float> logits, TokenId token, uint32_t top_logprobs,
+                     std::span<TokenLogprob> top_out) noexcept;
+
  private:
   struct Candidate {
     float logit;

@@ -27,6 +27,7 @@ struct CheckingVisitor final : SubmissionVisitor {
     INFERD_CHECK(!s.prompt.empty() && s.prompt.size() <= kGeometry.arena_bytes / 4);
     INFERD_CHECK(s.stop_tokens.size() <= kStopTokensMax);
     INFERD_CHECK(s.logit_bias.size() <= kLogitBiasesMax);
+    INFERD_CHECK(!s.scores() || s.fields.score_first < s.prompt.size());
     INFERD_CHECK(s.fields.temperature >= 0 && s.fields.top_p > 0);
     INFERD_CHECK(s.fields.priority <= uint8_t(Priority::kIdle));
     INFERD_CHECK(s.fields.nice >= kNiceMin && s.fields.nice <= kNiceMax);
@@ -38,6 +39,10 @@ struct CheckingVisitor final : SubmissionVisitor {
   void on_cancel(uint64_t cookie) override { session.publish_finished(cookie, {}); }
   void on_delivered(uint64_t cookie, uint32_t, bool) override {
     session.publish_finished(cookie, {});
+  }
+  void on_renice(const Renice& renice, const Result<void>& checked) override {
+    INFERD_CHECK(!checked.ok() || (renice.nice >= kNiceMin && renice.nice <= kNiceMax));
+    session.publish_reniced(renice, checked);
   }
 };
 

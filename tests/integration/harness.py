@@ -5,6 +5,8 @@ the binaries comes in $INFERD_BIN_DIR, which ctest sets. Only Python's standard 
 """
 
 import contextlib
+import ctypes
+import importlib
 import json
 import os
 import shutil
@@ -40,6 +42,14 @@ def binary(name):
     if not BIN or not os.path.exists(path):
         sys.exit("There is no " + name + " in INFERD_BIN_DIR='" + BIN + "'; build it and run the tests by ctest.")
     return path
+
+
+def python_package():
+    """The Python package from its sources, over the library of this build. (python_test.py tests the wheel.)"""
+    # The package asks for the library by its name, and this one has it already.
+    ctypes.CDLL(os.path.join(os.path.dirname(BIN.rstrip("/")), "lib", "libinferd.so.0"))
+    sys.path.insert(0, os.path.join(SOURCE, "client_lib/python"))
+    return importlib.import_module("inferd")
 
 
 def wait_until(condition, what):

@@ -91,6 +91,11 @@ static inline void inferd_connect_options_init(inferd_connect_options *options) 
 /* Connects and shakes hands. Blocks up to timeout_ms. `options` may be NULL for the defaults. */
 INFERD_API inferd_status inferd_connect(const inferd_connect_options *options, inferd_connection **connection,
                                         inferd_error **error) INFERD_NOEXCEPT;
+/* Connects again as `lost` had been connected, and tries for up to timeout_ms while nobody answers: a daemon
+ * that was restarted may be loading its model. Blocks. `lost` stays open, so that its sequences can be resumed
+ * (inferd_resume()); disconnect it afterwards. Any thread. Errors: those of inferd_connect(). */
+INFERD_API inferd_status inferd_reconnect(const inferd_connection *lost, uint32_t timeout_ms,
+                                          inferd_connection **connection, inferd_error **error) INFERD_NOEXCEPT;
 /* Cancels what still runs, and frees everything, its sequences' handles included. NULL is allowed. */
 INFERD_API void inferd_disconnect(inferd_connection *connection) INFERD_NOEXCEPT;
 
@@ -219,6 +224,39 @@ INFERD_API inferd_status inferd_open(inferd_connection *connection, const inferd
 INFERD_API inferd_status inferd_sequence_fork(const inferd_sequence *parent, const inferd_prompt *more,
                                               const inferd_sampling *sampling, inferd_sequence **sequence,
                                               inferd_error **error) INFERD_NOEXCEPT;
+/* `count` samples of one prompt, which is computed and kept once: sequences[i] draws with branch
+ * sampling->branch + i. All are opened, or none. Close each by itself. Does not block, unless the submission ring
+ * is full. Any thread. */
+INFERD_API inferd_status inferd_open_samples(inferd_connection *connection, const inferd_prompt *prompt,
+                                             const inferd_sampling *sampling, size_t count,
+                                             inferd_sequence **sequences, inferd_error **error) INFERD_NOEXCEPT;
+/* How likely a given continuation is. The sequence's events bring its tokens as if the model had generated them,
+ * each with the natural logarithm of its probability after all that is before it; it then ends with
+ * INFERD_FINISH_LENGTH. The sum of them is that of the whole continuation. The prompt is taken from the prefix
+ * cache as ever; the bits do not depend on that. Of `sampling` (NULL: the defaults) only top_logprobs, priority,
+ * nice, deadline_ms and no_store matter: probabilities are those before temperature, penalties and biases.
+ * A continuation given as text is tokenized by itself; give ids to choose where the prompt's tokens end. Needs
+ * at least one token before and in the continuation. Does not block, unless the submission ring is full. Any
+ * thread. Errors: as inferd_open(); INFERD_UNSUPPORTED from an older daemon. */
+INFERD_API inferd_status inferd_score(inferd_connection *connection, const inferd_prompt *prompt,
+                                      const inferd_prompt *continuation, const inferd_sampling *sampling,
+                                      inferd_sequence **sequence, inferd_error **error) INFERD_NOEXCEPT;
+/* The rest of a sequence that was lost with its connection (inferd_next() returned INFERD_UNAVAILABLE), on another
+ * connection, to a daemon with the same model. Read `lost` to its error first. What comes is what would have come:
+ * the tokens and texts of both together are those of one uninterrupted sequence, to the last bit of every log
+ * probability. The daemon gets the prompt and what was delivered, and computes what it has not cached. The
+ * usage counts what was delivered before as prompt. `lost` and its connection are to be closed afterwards. Does
+ * not block, unless the submission ring is full. Any thread, while none reads `lost`. Errors:
+ * INFERD_INVALID_ARGUMENT if it was not lost; INFERD_VERSION_MISMATCH if another model answers, or one whose
+ * results may differ in the last bits (numerics_id of inferd_model_info). */
+INFERD_API inferd_status inferd_resume(inferd_connection *connection, inferd_sequence *lost,
+                                       inferd_sequence **sequence, inferd_error **error) INFERD_NOEXCEPT;
+/* Changes how urgent a sequence is that waits or runs: inferd_priority, and nice (-20 to 19) within it. To make it
+ * more urgent takes root or the daemon's user. Blocks for the daemon's answer, which comes between two steps (up
+ * to ten seconds). Any thread. Errors: INFERD_NOT_FOUND if it has ended, INFERD_PERMISSION_DENIED,
+ * INFERD_UNSUPPORTED from an older daemon. */
+INFERD_API inferd_status inferd_renice(inferd_sequence *sequence, uint32_t priority, int32_t nice,
+                                       inferd_error **error) INFERD_NOEXCEPT;
 /* Asks the daemon to stop. Not for signal handlers: set a flag there and call this elsewhere. The sequence then ends with INFERD_FINISH_CANCELLED unless it had ended. Any thread. */
 INFERD_API void inferd_cancel(inferd_sequence *sequence) INFERD_NOEXCEPT;
 /* Cancels if it still runs, and frees the handle. NULL is allowed. */
@@ -265,7 +303,8 @@ static inline void inferd_event_init(inferd_event *event) INFERD_NOEXCEPT {
 /* Waits for the next event, up to timeout_ms (-1: for ever, 0: does not block). Set event->struct_bytes first.
  * INFERD_OK with an event; INFERD_TIMED_OUT (no error object) if there is none yet; after the last event
  * INFERD_NOT_FOUND (no error object). A sequence that fails returns its error once, with
- * event->finish == INFERD_FINISH_ERROR; if the daemon goes away, that is INFERD_UNAVAILABLE. */
+ * event->finish == INFERD_FINISH_ERROR; if the daemon goes away, that is INFERD_UNAVAILABLE, and inferd_reconnect()
+ * and inferd_resume() go on from there. */
 INFERD_API inferd_status inferd_next(inferd_sequence *sequence, int timeout_ms, inferd_event *event,
                                      inferd_error **error) INFERD_NOEXCEPT;
 

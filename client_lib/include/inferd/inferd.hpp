@@ -70,6 +70,23 @@ class [[nodiscard]] Result {
   std::variant<T, Error> state_;
 };
 
+// Success, or an Error.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT implicit
+
+  explicit operator bool() const noexcept { return !error_; }
+  void value() const {
+    if (error_) throw *error_;
+  }
+  const Error& error() const { return *error_; }
+
+ private:
+  std::optional<Error> error_;
+};
+
 namespace detail {
 
 // Takes over an error object of the C interface.
@@ -308,6 +325,16 @@ class Sequence {
   }
 
   void cancel() noexcept { inferd_cancel(handle_.get()); }
+
+  // Changes how urgent it is, as inferd_renice(). Blocks for the daemon's answer. Any thread.
+  Result<void> try_renice(inferd_priority priority, int32_t nice) {
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_renice(handle_.get(), priority, nice, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return {};
+  }
+  void renice(inferd_priority priority, int32_t nice) { try_renice(priority, nice).value(); }
+
   // How it ended; INFERD_FINISH_NONE before its last event was read.
   inferd_finish finish() const noexcept { return finish_; }
 
@@ -431,6 +458,22 @@ class Connection {
     return Connection(handle);
   }
 
+  // Connects again as this one had been connected, as inferd_reconnect(): tries for up to
+  // `patience` while nobody answers. This one stays, so that its sequences can be resumed.
+  Result<Connection> try_reconnect(std::chrono::milliseconds patience) const {
+    const auto longest = std::numeric_limits<uint32_t>::max();
+    const auto patience_ms =
+        static_cast<uint32_t>(std::clamp<int64_t>(patience.count(), 0, longest));
+    inferd_connection* handle = nullptr;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_reconnect(handle_.get(), patience_ms, &handle, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return Connection(handle);
+  }
+  Connection reconnect(std::chrono::milliseconds patience) const {
+    return std::move(try_reconnect(patience)).value();
+  }
+
   inferd_connection* c_handle() const noexcept { return handle_.get(); }
 
   Result<Sequence> try_open(const Prompt& prompt, const Sampling& sampling = {}) {
@@ -446,6 +489,54 @@ class Connection {
   Sequence open(const Prompt& prompt, const Sampling& sampling = {}) {
     return std::move(try_open(prompt, sampling)).value();
   }
+
+  // `count` samples of one prompt, which is computed once: they draw by sampling.branch and the
+  // numbers after it, as inferd_open_samples().
+  Result<std::vector<Sequence>> try_open_samples(const Prompt& prompt, const Sampling& sampling,
+                                                 size_t count) {
+    const inferd_prompt c_prompt = prompt.c_prompt();
+    const detail::CSampling c_sampling(sampling);
+    std::vector<inferd_sequence*> handles(count);
+    std::vector<Sequence> samples;
+    samples.reserve(count);
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_open_samples(handle_.get(), &c_prompt, c_sampling.get(),
+                                                     count, handles.data(), &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    for (inferd_sequence* handle : handles) samples.emplace_back(handle);
+    return samples;
+  }
+  std::vector<Sequence> open_samples(const Prompt& prompt, const Sampling& sampling, size_t count) {
+    return std::move(try_open_samples(prompt, sampling, count)).value();
+  }
+
+  // How likely `continuation` is after `prompt`, as inferd_score(): the events bring its tokens,
+  // each with its log probability.
+  Result<Sequence> try_score(const Prompt& prompt, const Prompt& continuation,
+                             const Sampling& sampling = {}) {
+    const inferd_prompt c_prompt = prompt.c_prompt();
+    const inferd_prompt c_continuation = continuation.c_prompt();
+    const detail::CSampling c_sampling(sampling);
+    inferd_sequence* handle = nullptr;
+    inferd_error* error = nullptr;
+    const inferd_status status =
+        inferd_score(handle_.get(), &c_prompt, &c_continuation, c_sampling.get(), &handle, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return Sequence(handle);
+  }
+  Sequence score(const Prompt& prompt, const Prompt& continuation, const Sampling& sampling = {}) {
+    return std::move(try_score(prompt, continuation, sampling)).value();
+  }
+
+  // The rest of a sequence of another connection that was lost with it, as inferd_resume().
+  Result<Sequence> try_resume(Sequence& lost) {
+    inferd_sequence* handle = nullptr;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_resume(handle_.get(), lost.c_handle(), &handle, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return Sequence(handle);
+  }
+  Sequence resume(Sequence& lost) { return std::move(try_resume(lost)).value(); }
 
   // Its strings live as long as the connection.
   inferd_model_info model() const {

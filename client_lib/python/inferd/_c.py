@@ -154,6 +154,7 @@ FUNCTIONS = {
     "inferd_status_name": (c_char_p, [c_int]),
     "inferd_connect_options_init_sized": (None, [POINTER(ConnectOptions), c_size_t]),
     "inferd_connect": (c_int, [POINTER(ConnectOptions), _HANDLE_OUT, _ERROR_OUT]),
+    "inferd_reconnect": (c_int, [c_void_p, c_uint32, _HANDLE_OUT, _ERROR_OUT]),
     "inferd_disconnect": (None, [c_void_p]),
     "inferd_get_model_info": (c_int, [c_void_p, POINTER(ModelInfo), _ERROR_OUT]),
     "inferd_connection_fd": (c_int, [c_void_p]),
@@ -166,6 +167,12 @@ FUNCTIONS = {
     "inferd_sampling_init_sized": (None, [POINTER(Sampling), c_size_t]),
     "inferd_open": (c_int, [c_void_p, POINTER(Prompt), POINTER(Sampling), _HANDLE_OUT, _ERROR_OUT]),
     "inferd_sequence_fork": (c_int, [c_void_p, POINTER(Prompt), POINTER(Sampling), _HANDLE_OUT, _ERROR_OUT]),
+    "inferd_open_samples": (
+        c_int, [c_void_p, POINTER(Prompt), POINTER(Sampling), c_size_t, POINTER(c_void_p), _ERROR_OUT]),
+    "inferd_score": (
+        c_int, [c_void_p, POINTER(Prompt), POINTER(Prompt), POINTER(Sampling), _HANDLE_OUT, _ERROR_OUT]),
+    "inferd_resume": (c_int, [c_void_p, c_void_p, _HANDLE_OUT, _ERROR_OUT]),
+    "inferd_renice": (c_int, [c_void_p, c_uint32, c_int32, _ERROR_OUT]),
     "inferd_cancel": (None, [c_void_p]),
     "inferd_close": (None, [c_void_p]),
     "inferd_finish_name": (c_char_p, [c_int]),

@@ -7,14 +7,15 @@ import ctypes
 import dataclasses
 import os
 import sys
+import time
 import weakref
 from typing import Any, Optional, Self, Unpack
 
 from . import _c
-from ._errors import InvalidArgument, check
+from ._errors import InvalidArgument, TimedOut, Unavailable, check
 from ._handle import Handle
 from ._options import (
-    Message, Options, chat_json, encoded, id_array, make_prompt, make_sampling, milliseconds, shows_options, text_flags,
+    Message, Options, Priority, chat_json, encoded, id_array, make_prompt, make_sampling, milliseconds, shows_options, text_flags,
     utf8)
 from ._sequence import Sequence, branch_numbers
 from ._waiting import Watcher
@@ -76,7 +77,7 @@ class Connection:
 
     Close it by close() or a `with` block; that ends its sequences. After fork() the child process connects for
     itself: there, the parent's connections raise InvalidArgument. If the daemon goes away, sequences raise
-    Unavailable; connect again.
+    Unavailable; reconnect(), and resume() them.
     """
 
     def __init__(self, pointer: int) -> None:
@@ -107,10 +108,7 @@ class Connection:
 
         Does not block, unless the daemon is behind by a whole ring of submissions (then up to a second).
         """
-        if messages is None and (tools is not None or variables is not None):
-            raise InvalidArgument("tools and variables go with messages")
-        chat = chat_json(messages, tools, variables) if messages is not None else None
-        request = make_prompt(text=prompt, chat=chat, ids=ids, flags=text_flags(special, bos))
+        request = _prompt(prompt, messages, ids, tools, variables, text_flags(special, bos))
         sampling = make_sampling(options)
         sequence, error = ctypes.c_void_p(), ctypes.c_void_p()
         with self._handle.use() as pointer:
@@ -118,6 +116,83 @@ class Connection:
                                         ctypes.byref(error))
             check(status, error)
             return self._adopt(sequence, options, branch_numbers(sampling.branch))
+
+    @shows_options
+    def samples(self, count: int, prompt: Optional[str] = None, *,
+                messages: Optional[str | abc.Sequence[Message]] = None, ids: Optional[abc.Iterable[int]] = None,
+                tools: Optional[Tools] = None, variables: Optional[abc.Mapping[str, Any]] = None, special: bool = False,
+                bos: bool = True, **options: Unpack[Options]) -> list[Sequence]:
+        """`count` answers to one prompt, which is computed and kept once. They draw by the option `branch` (0 if it
+        is not given) and the numbers after it. The rest is as for run()."""
+        if not isinstance(count, int) or not 0 < count < 1 << 16:
+            raise InvalidArgument("count must be a whole number above 0 and below 65536, not %r" % (count,))
+        request = _prompt(prompt, messages, ids, tools, variables, text_flags(special, bos))
+        sampling = make_sampling(options)
+        opened, error = (ctypes.c_void_p * count)(), ctypes.c_void_p()
+        with self._handle.use() as pointer:
+            status = _c.lib.inferd_open_samples(pointer, ctypes.byref(request), ctypes.byref(sampling), count, opened,
+                                                ctypes.byref(error))
+            check(status, error)
+            branches = branch_numbers(sampling.branch + count - 1)
+            return [self._adopt(ctypes.c_void_p(sample), {**options, "branch": sampling.branch + i}, branches)
+                    for i, sample in enumerate(opened)]
+
+    def score(self, prompt: Optional[str] = None, continuation: Optional[str] = None, *,
+              messages: Optional[str | abc.Sequence[Message]] = None, ids: Optional[abc.Iterable[int]] = None,
+              continuation_ids: Optional[abc.Iterable[int]] = None, special: bool = False, bos: bool = True,
+              top: int = 0, priority: Priority = "interactive", nice: int = 0, deadline: Optional[float] = None,
+              no_store: bool = False) -> Sequence:
+        """How likely a given continuation is after a prompt.
+
+        Returns a sequence whose chunks bring the continuation's tokens, each with the natural logarithm of its
+        probability after all that is before it, and `top` alternatives. The prompt is one of `prompt`, `messages`
+        and `ids`, as for run(); the continuation is a text, tokenized by itself, or `continuation_ids`.
+
+            sum(sum(chunk.logprobs) for chunk in connection.score("Once upon a", " time"))
+        """
+        before = _prompt(prompt, messages, ids, None, None, text_flags(special, bos))
+        if (continuation is None) == (continuation_ids is None):
+            raise InvalidArgument("give exactly one of continuation and continuation_ids")
+        scored = make_prompt(text=continuation, ids=continuation_ids, flags=text_flags(special, False))
+        options: Options = {"logprobs": top, "priority": priority, "nice": nice, "no_store": no_store}
+        if deadline is not None:
+            options["deadline"] = deadline
+        sampling = make_sampling(options)
+        sequence, error = ctypes.c_void_p(), ctypes.c_void_p()
+        with self._handle.use() as pointer:
+            status = _c.lib.inferd_score(pointer, ctypes.byref(before), ctypes.byref(scored), ctypes.byref(sampling),
+                                         ctypes.byref(sequence), ctypes.byref(error))
+            check(status, error)
+            return self._adopt(sequence, options, branch_numbers(sampling.branch))
+
+    # ---- after the daemon was gone ----
+
+    def reconnect(self, timeout: float = 60) -> Connection:
+        """Connects again as this connection had been connected, and tries for up to `timeout` seconds while nobody
+        answers. This one stays open, so that its sequences can be resumed; close it afterwards."""
+        end = time.monotonic() + milliseconds("timeout", timeout) / 1000
+        while True:
+            again, error = ctypes.c_void_p(), ctypes.c_void_p()
+            try:
+                with self._handle.use() as pointer:  # for a moment, so that Ctrl-C comes through
+                    status = _c.lib.inferd_reconnect(pointer, 100, ctypes.byref(again), ctypes.byref(error))
+                    check(status, error)
+                assert again.value is not None
+                return Connection(again.value)
+            except (Unavailable, TimedOut):
+                if time.monotonic() >= end:
+                    raise
+
+    def resume(self, lost: Sequence) -> Sequence:
+        """The rest of a sequence of another connection that was lost with it: one that raised Unavailable.
+
+        Its chunks are those that would have come, whatever the model draws: both sequences' together are the
+        whole. The daemon computes what it has not cached. VersionMismatch if another model answers now.
+        """
+        sequence, error = ctypes.c_void_p(), ctypes.c_void_p()
+        with lost._connection._handle.use(), lost._handle.use() as pointer, self._handle.use() as own:
+            check(_c.lib.inferd_resume(own, pointer, ctypes.byref(sequence), ctypes.byref(error)), error)
+            return self._adopt(sequence, lost._options, lost._branches)
 
     def _adopt(self, pointer: ctypes.c_void_p, options: Options, branches: abc.Iterator[int]) -> Sequence:
         """With the connection in use, so that close() finds the new sequence."""
@@ -203,6 +278,16 @@ class Connection:
         for name in ("bos_token", "eos_token"):
             values[name] = values[name] if values[name] >= 0 else None
         return Model(**{**values, "has_chat_template": bool(info.has_chat_template)})
+
+
+def _prompt(text: Optional[str], messages: Optional[str | abc.Sequence[Message]],
+            ids: Optional[abc.Iterable[int]], tools: Optional[Tools], variables: Optional[abc.Mapping[str, Any]],
+            flags: int) -> _c.Prompt:
+    """What run() and others take as their prompt."""
+    if messages is None and (tools is not None or variables is not None):
+        raise InvalidArgument("tools and variables go with messages")
+    chat = chat_json(messages, tools, variables) if messages is not None else None
+    return make_prompt(text=text, chat=chat, ids=ids, flags=flags)
 
 
 def _ids_from(function: abc.Callable[..., int], *arguments: Any) -> list[int]:

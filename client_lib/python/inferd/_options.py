@@ -20,6 +20,15 @@ from ._errors import InvalidArgument
 Priority = Literal["interactive", "batch", "idle"]
 _PRIORITIES = ("interactive", "batch", "idle")
 
+
+def priority_number(priority: Any) -> int:
+    """What the library calls it."""
+    if priority not in _PRIORITIES:
+        raise InvalidArgument("priority must be one of %s, not %r" % (", ".join(_PRIORITIES), priority))
+    return _PRIORITIES.index(priority)
+
+
+
 Message = Mapping[str, Any]
 
 
@@ -67,7 +76,7 @@ def _unsigned(name: str, value: Any, bits: int = 32) -> int:
     return int(value)
 
 
-def _signed(name: str, value: Any) -> int:
+def signed(name: str, value: Any) -> int:
     if not isinstance(value, int) or not -1 << 31 <= value < 1 << 31:
         raise InvalidArgument("%s must be a whole number of 32 bits, not %r" % (name, value))
     return int(value)
@@ -134,11 +143,9 @@ def make_sampling(options: Options) -> _c.Sampling:
     if given.get("deadline") is not None:
         sampling.deadline_ms = milliseconds("deadline", given["deadline"])
     if "nice" in given:
-        sampling.nice = _signed("nice", given["nice"])
+        sampling.nice = signed("nice", given["nice"])
     if "priority" in given:
-        if given["priority"] not in _PRIORITIES:
-            raise InvalidArgument("priority must be one of %s, not %r" % (", ".join(_PRIORITIES), given["priority"]))
-        sampling.priority = _PRIORITIES.index(given["priority"])
+        sampling.priority = priority_number(given["priority"])
     _set_lists(sampling, given.get("stop") or (), given.get("logit_bias") or {})
     return sampling
 
@@ -148,7 +155,7 @@ def _set_lists(sampling: _c.Sampling, stop: Sequence[str], bias: Mapping[int, fl
     # A ctypes structure keeps alive the arrays that are assigned to its pointers.
     sampling.stop = (ctypes.c_char_p * len(texts))(*texts)
     sampling.stop_count = len(texts)
-    rows = [_c.LogitBias(_signed("a token of logit_bias", token), value) for token, value in bias.items()]
+    rows = [_c.LogitBias(signed("a token of logit_bias", token), value) for token, value in bias.items()]
     sampling.logit_bias = (_c.LogitBias * len(rows))(*rows)
     sampling.logit_bias_count = len(rows)
 

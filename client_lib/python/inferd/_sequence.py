@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Optional, Self, Unpack
 from . import _c
 from ._errors import Error, InvalidArgument, Status, check, make_error
 from ._handle import Handle
-from ._options import Options, make_prompt, make_sampling, milliseconds, shows_options, text_flags
+from ._options import (
+    Options, Priority, make_prompt, make_sampling, milliseconds, priority_number, shows_options, signed, text_flags)
 
 if TYPE_CHECKING:
     from ._connection import Connection
@@ -174,6 +175,23 @@ class Sequence(abc.Iterator[Chunk], abc.AsyncIterator[Chunk]):
                                                  ctypes.byref(sampling), ctypes.byref(child), ctypes.byref(error))
             check(status, error)
             return self._connection._adopt(child, chosen, self._branches)
+
+    def renice(self, *, priority: Optional[Priority] = None, nice: Optional[int] = None) -> None:
+        """Changes how urgent it is while it waits or runs; what is not given stays as this program set it.
+
+        Making it more urgent takes root or the daemon's user (PermissionDenied). NotFound if it has ended. Blocks
+        until the daemon has finished the step that it is in.
+        """
+        chosen: Options = {**self._options}
+        if priority is not None:
+            chosen["priority"] = priority
+        if nice is not None:
+            chosen["nice"] = nice
+        number = priority_number(chosen.get("priority", "interactive"))
+        niceness, error = signed("nice", chosen.get("nice", 0)), ctypes.c_void_p()
+        with self._handle.use() as pointer:
+            check(_c.lib.inferd_renice(pointer, number, niceness, ctypes.byref(error)), error)
+        self._options = chosen
 
     def cancel(self) -> None:
         """Asks the daemon to stop it. It then ends with finish_reason "cancelled", unless it had ended."""

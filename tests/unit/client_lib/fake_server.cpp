@@ -108,6 +108,17 @@ class FakeServer::Visitor final : public ipc::SubmissionVisitor {
     ++server_.truncations_;
     finish(cookie, ipc::FinishReason::kStop);
   }
+  // Only less urgent than now, as for a user without privilege who has nice 0.
+  void on_renice(const ipc::Renice& renice, const Result<void>& checked) override {
+    EXPECT_TRUE(checked.ok());
+    if (server_.options_.mute_renice) return;
+    ++server_.renices_;
+    Result<void> outcome;
+    if (renice.nice < 0) {
+      outcome = Error(ErrorCode::kPermissionDenied, std::string(1100, 'n') + "o");
+    }
+    EXPECT_TRUE(session_.rings->publish_reniced(renice, outcome));
+  }
 
  private:
   void finish(uint64_t cookie, ipc::FinishReason reason) {
@@ -133,7 +144,7 @@ FakeServer::FakeServer(Handler handler, Options options)
   char name[] = "/tmp/inferd-client-XXXXXX";
   EXPECT_NE(mkdtemp(name), nullptr);
   dir_ = name;
-  path_ = dir_ + "/inferd.sock";
+  path_ = options_.path.empty() ? dir_ + "/inferd.sock" : options_.path;
   listener_ = std::move(ipc::listen_at(path_, 16)).value();
   wake_ = UniqueFd(eventfd(0, EFD_CLOEXEC));
   const std::vector<uint8_t> tables = test_tables();
@@ -244,7 +255,8 @@ void FakeServer::accept_one() {
   welcome.session_id = sessions_.size() + 1;
   welcome.geometry = options_.geometry;
   welcome.text_tables_bytes = tables_bytes_;
-  welcome.model = {"tiny", "llama", "F32", "test-1", 1000, kVocabulary, 8192, -1, kEos};
+  welcome.model = {
+      options_.model_name, "llama", "F32", options_.numerics_id, 1000, kVocabulary, 8192, -1, kEos};
   welcome.daemon_version = "test";
   session->rings =
       std::move(ipc::ServerSession::create(options_.geometry, SessionId(welcome.session_id),

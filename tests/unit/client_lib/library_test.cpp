@@ -425,6 +425,169 @@ TEST(Library, AClientWhoseRingIsFullOnlyPausesItself) {
   EXPECT_EQ(read_all(unread.get()).ids.size(), 3000u);
 }
 
+TEST(Library, ARunningSequenceIsReniced) {
+  FakeServer server(Script{.ids = {kHello}, .hold = true});
+  Client client(server);
+  auto sequence = client.ask({1});
+  inferd_error* error = nullptr;
+  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, 5, &error), INFERD_OK);
+  EXPECT_EQ(error, nullptr);
+  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, -1, &error),
+            INFERD_PERMISSION_DENIED);
+  EXPECT_STREQ(inferd_error_message(error),
+               (std::string(ipc::kReniceSentenceBytesMax, 'n')).c_str());
+  inferd_error_free(error);
+  EXPECT_EQ(inferd_renice(sequence.get(), 3, 0, nullptr), INFERD_INVALID_ARGUMENT);
+  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, 20, nullptr),
+            INFERD_INVALID_ARGUMENT);
+  EXPECT_EQ(server.renices(), 2u);
+  // While another thread waits for the sequence, and several at once.
+  std::thread reader([&] { EXPECT_EQ(read_all(sequence.get()).finish, INFERD_FINISH_CANCELLED); });
+  std::vector<std::thread> renicers;
+  for (int i = 0; i < 4; ++i) {
+    renicers.emplace_back([&, i] {
+      for (int round = 0; round < 50; ++round) {
+        EXPECT_EQ(
+            inferd_renice(sequence.get(), INFERD_PRIORITY_BATCH, i % 2 == 0 ? 1 : -1, nullptr),
+            i % 2 == 0 ? INFERD_OK : INFERD_PERMISSION_DENIED);
+      }
+    });
+  }
+  for (std::thread& renicer : renicers) renicer.join();
+  inferd_cancel(sequence.get());
+  reader.join();
+  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, 0, &error), INFERD_NOT_FOUND);
+  inferd_error_free(error);
+  auto lost = client.ask({1});
+  server.kill();
+  EXPECT_EQ(inferd_renice(lost.get(), INFERD_PRIORITY_IDLE, 0, &error), INFERD_UNAVAILABLE);
+  inferd_error_free(error);
+}
+
+TEST(Library, AReniceThatIsNotAnsweredEndsWithTheConnection) {
+  FakeServer::Options options;
+  options.mute_renice = true;
+  FakeServer server(Script{.hold = true}, options);
+  Client client(server);
+  auto sequence = client.ask({1});
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    server.kill();
+  });
+  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, 5, nullptr), INFERD_UNAVAILABLE);
+  killer.join();
+}
+
+TEST(Library, SamplesOfOnePromptAreNumberedAndOpenedTogetherOrNotAtAll) {
+  std::mutex mutex;
+  std::vector<ipc::SubmitRecord> asked;
+  FakeServer server([&](const ipc::Submission& s) {
+    const std::lock_guard lock(mutex);
+    asked.push_back(s.fields);
+    return Script{.ids = {kHello}};
+  });
+  Client client(server);
+  inferd_prompt prompt;
+  inferd_prompt_init(&prompt);
+  prompt.text = "abc";
+  prompt.text_bytes = 3;
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  sampling.branch = 7;
+  inferd_sequence* samples[3] = {};
+  ASSERT_EQ(inferd_open_samples(client.get(), &prompt, &sampling, 3, samples, nullptr), INFERD_OK);
+  for (inferd_sequence* sample : samples) EXPECT_EQ(read_all(sample).text, "Hello");
+  ASSERT_EQ(asked.size(), 3u);
+  for (uint32_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(asked[i].branch, 7 + i);
+    EXPECT_EQ(asked[i].parent_cookie, i == 0 ? 0 : asked[0].header.cookie);
+    EXPECT_EQ(asked[i].prompt_count, 3u);
+    inferd_close(samples[i]);
+  }
+  EXPECT_EQ(inferd_open_samples(client.get(), &prompt, &sampling, 0, samples, nullptr),
+            INFERD_INVALID_ARGUMENT);
+  sampling.top_p = 2;
+  EXPECT_EQ(inferd_open_samples(client.get(), &prompt, &sampling, 3, samples, nullptr),
+            INFERD_INVALID_ARGUMENT);
+  EXPECT_EQ(samples[0], nullptr);
+}
+
+TEST(Library, AContinuationToScoreIsSubmittedWithItsPrompt) {
+  FakeServer server([](const ipc::Submission& s) {
+    Script script;
+    script.ids.assign(s.prompt.begin() + s.fields.score_first, s.prompt.end());
+    script.reason = ipc::FinishReason::kLength;
+    return script;
+  });
+  Client client(server);
+  inferd_prompt prompt, continuation;
+  inferd_prompt_init(&prompt);
+  inferd_prompt_init(&continuation);
+  prompt.text = "ab";
+  prompt.text_bytes = 2;
+  const int32_t ids[] = {kHello, kWorld, 'x'};
+  continuation.ids = ids;
+  continuation.ids_count = 3;
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  const char* stop = "world";
+  sampling.stop = &stop;
+  sampling.stop_count = 1;
+  sampling.top_logprobs = 2;
+  inferd_sequence* opened = nullptr;
+  ASSERT_EQ(inferd_score(client.get(), &prompt, &continuation, &sampling, &opened, nullptr),
+            INFERD_OK);
+  SequencePtr sequence(opened);
+  const Answer answer = read_all(sequence.get());
+  EXPECT_EQ(answer.text, "Hello worldx");
+  EXPECT_EQ(answer.ids, (std::vector<int32_t>{kHello, kWorld, 'x'}));
+  EXPECT_EQ(answer.logprobs.size(), 3u);
+  EXPECT_EQ(answer.top.size(), 6u);
+  EXPECT_EQ(answer.finish, INFERD_FINISH_LENGTH);
+  EXPECT_EQ(server.last_prompt(), (std::vector<TokenId>{'a', 'b', kHello, kWorld, 'x'}));
+  EXPECT_EQ(server.last_fields().score_first, 2u);
+  EXPECT_EQ(server.last_fields().max_tokens, 3u);
+
+  const auto refused = [&](const inferd_prompt& before, const inferd_prompt& scored) {
+    inferd_error* error = nullptr;
+    EXPECT_EQ(inferd_score(client.get(), &before, &scored, nullptr, &opened, &error),
+              INFERD_INVALID_ARGUMENT);
+    const std::string text = inferd_error_message(error);
+    inferd_error_free(error);
+    return text;
+  };
+  inferd_prompt empty = prompt;
+  empty.text_bytes = 0;
+  EXPECT_NE(refused(prompt, empty).find("no tokens"), std::string::npos);
+  EXPECT_NE(refused(empty, continuation).find("follows nothing"), std::string::npos);
+  inferd_prompt chat;
+  inferd_prompt_init(&chat);
+  chat.chat_json = "[]";
+  chat.chat_json_bytes = 2;
+  EXPECT_NE(refused(prompt, chat).find("text or ids"), std::string::npos);
+}
+
+TEST(Library, AnOlderDaemonNeitherScoresNorRenices) {
+  FakeServer::Options options;
+  options.features = ipc::kFeatures & ~(ipc::kFeatureRenice | ipc::kFeatureScore);
+  FakeServer server(Script{.hold = true}, options);
+  Client client(server);
+  auto sequence = client.ask({1});
+  inferd_error* error = nullptr;
+  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, 5, &error), INFERD_UNSUPPORTED);
+  EXPECT_NE(std::string(inferd_error_message(error)).find("inferctl renice"), std::string::npos);
+  inferd_error_free(error);
+  inferd_prompt prompt;
+  inferd_prompt_init(&prompt);
+  prompt.text = "ab";
+  prompt.text_bytes = 2;
+  inferd_sequence* opened = nullptr;
+  EXPECT_EQ(inferd_score(client.get(), &prompt, &prompt, nullptr, &opened, &error),
+            INFERD_UNSUPPORTED);
+  EXPECT_NE(std::string(inferd_error_message(error)).find("scoring"), std::string::npos);
+  inferd_error_free(error);
+}
+
 TEST(Library, DisconnectFreesEverythingOnBothSides) {
   const auto open_fds = [] {
     DIR* dir = opendir("/proc/self/fd");

@@ -48,6 +48,10 @@ class FakeClient {
     put(record);
     return record.header.cookie;
   }
+  void renice(uint64_t cookie, uint32_t tag, ipc::Priority priority, int8_t nice) {
+    put(ipc::ReniceRecord{
+        {ipc::kRenice, 1, 0, 0, cookie}, tag, static_cast<uint8_t>(priority), nice, 0, {}});
+  }
   void cancel(uint64_t cookie) {
     put(ipc::CancelRecord{{ipc::kCancel, 1, 0, 0, cookie}, {}});
   }
@@ -72,6 +76,7 @@ class FakeClient {
   Heard& operator[](uint64_t cookie) { return heard_[cookie]; }
 
   std::unique_ptr<ipc::RawClient> raw;
+  std::map<uint32_t, std::pair<ErrorCode, std::string>> reniced;  // answers, by tag
   bool session_ended = false;
   ErrorCode session_error = ErrorCode::kOk;
 
@@ -104,6 +109,13 @@ class FakeClient {
         heard.completion_tokens = ipc::as<ipc::FinishedRecord>(record).completion_tokens;
         heard.cached_tokens = ipc::as<ipc::FinishedRecord>(record).cached_tokens;
         return;
+      case ipc::kReniced: {
+        const auto answer = ipc::as<ipc::RenicedRecord>(record);
+        const auto* sentence = reinterpret_cast<const char*>(record.data()) + sizeof(answer);
+        reniced[answer.tag] = {static_cast<ErrorCode>(answer.code),
+                               std::string(sentence, answer.sentence_bytes)};
+        return;
+      }
       default: {
         const auto error = ipc::as<ipc::ErrorRecord>(record);
         const std::string sentence(

@@ -39,6 +39,41 @@ TEST(Urgency, ClassAndNiceReachTheScheduler) {
   fixture.run_until_idle({&client});
 }
 
+TEST(Urgency, ARunningSequenceIsRenicedByItsOwnClient) {
+  LoopFixture fixture;
+  FakeClient client = fixture.connect(), other = fixture.connect(1001);
+  FakeClient root = fixture.connect(0, nullptr, true);
+  client.submit(prompt_of(100), 500);
+  root.submit(prompt_of(100), 500);
+  fixture.loop->turn(false);
+  client.read();
+  root.read();
+  client.renice(1, 1, ipc::Priority::kBatch, 5);
+  client.renice(1, 2, ipc::Priority::kInteractive, 5);
+  client.renice(7, 3, ipc::Priority::kBatch, 5);
+  client.renice(1, 4, static_cast<ipc::Priority>(3), 5);
+  client.renice(1, 5, ipc::Priority::kIdle, 20);
+  other.renice(1, 1, ipc::Priority::kIdle, 0);  // a cookie is its own session's
+  root.renice(1, 1, ipc::Priority::kInteractive, -3);
+  for (int i = 0; i < 3; ++i) fixture.loop->turn(false);  // a few submissions a turn
+  for (FakeClient* each : {&client, &other, &root}) each->read();
+  EXPECT_EQ(client.reniced[1].first, ErrorCode::kOk);
+  EXPECT_EQ(client.reniced[2].first, ErrorCode::kPermissionDenied);
+  EXPECT_THAT(client.reniced[2].second, HasSubstr("more urgent"));
+  EXPECT_EQ(client.reniced[3].first, ErrorCode::kNotFound);
+  EXPECT_EQ(client.reniced[4].first, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(client.reniced[5].first, ErrorCode::kInvalidArgument);
+  EXPECT_EQ(other.reniced[1].first, ErrorCode::kNotFound);
+  EXPECT_EQ(root.reniced[1].first, ErrorCode::kOk);
+  const auto info = info_of(fixture, client[1].sequence_id);
+  EXPECT_EQ(info.priority, scheduler::PriorityClass::kBatch);
+  EXPECT_EQ(info.nice, 5);
+  EXPECT_EQ(info_of(fixture, root[1].sequence_id).nice, -3);
+  client.cancel(1);
+  root.cancel(1);
+  fixture.run_until_idle({&client, &root});
+}
+
 TEST(Urgency, NiceBelowZeroIsForThePrivileged) {
   LoopFixture fixture;
   FakeClient client = fixture.connect();

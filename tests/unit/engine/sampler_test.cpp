@@ -446,6 +446,29 @@ TEST(Sampler, LogProbabilitiesAreThoseOfTheUnmodifiedLogits) {
   }
 }
 
+TEST(Sampler, AGivenTokenScoresWhatItWouldHaveHadHadItBeenDrawn) {
+  Prng prng(77);
+  Sampler sampler(200);
+  const std::vector<float> logits = random_logits(prng, 200, 8, 0);
+  SamplingParams params;
+  params.temperature = 1;
+  params.want_logprobs = 1;
+  params.top_logprobs = 3;
+  std::array<TokenLogprob, 3> drawn_top, given_top;
+  for (uint64_t position = 0; position < 50; ++position) {
+    const SampleResult drawn = sampler.sample(logits, params, {}, {}, position, drawn_top);
+    const SampleResult given = sampler.score(logits, drawn.token, 3, given_top);
+    EXPECT_EQ(given.token, drawn.token);
+    EXPECT_EQ(given.logprob, drawn.logprob);
+    ASSERT_EQ(given.top_count, 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(given_top[i].token, drawn_top[i].token);
+      EXPECT_EQ(given_top[i].logprob, drawn_top[i].logprob);
+    }
+  }
+  EXPECT_EQ(sampler.score(logits, 5, 0, given_top).top_count, 0u);
+}
+
 TEST(Sampler, NothingIsReportedThatWasNotAskedFor) {
   Sampler sampler(4);
   const std::vector<float> logits = {0, 1, 2, 3};

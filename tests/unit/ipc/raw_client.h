@@ -108,6 +108,7 @@ struct RecordingVisitor final : SubmissionVisitor {
   ErrorCode last_refusal_code = ErrorCode::kOk;
   std::vector<uint64_t> cancelled;
   std::vector<std::pair<uint32_t, bool>> delivered;
+  std::vector<std::pair<Renice, bool>> reniced;
 
   void on_submit(const Submission& s) override {
     submitted.push_back(s.cookie);
@@ -123,6 +124,9 @@ struct RecordingVisitor final : SubmissionVisitor {
   void on_cancel(uint64_t cookie) override { cancelled.push_back(cookie); }
   void on_delivered(uint64_t, uint32_t tokens, bool truncate) override {
     delivered.emplace_back(tokens, truncate);
+  }
+  void on_renice(const Renice& renice, const Result<void>& checked) override {
+    reniced.emplace_back(renice, checked.ok());
   }
 };
 

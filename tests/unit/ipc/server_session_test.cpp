@@ -55,6 +55,54 @@ TEST(ServerSession, SubmissionArrivesWithPromptStopTokensAndBiases) {
   EXPECT_EQ(visitor.last_bias[1].bias, 1.5f);
 }
 
+TEST(ServerSession, ARenicedSequenceIsAnsweredAndAnUnknownFieldEndsTheSession) {
+  auto session = std::move(ServerSession::create(Geometry(), SessionId(1), kFeatures)).value();
+  RawClient client(*session);
+  DrainScratch scratch;
+  RecordingVisitor visitor;
+  ReniceRecord record = {{kRenice, 1, 0, 0, 5}, 77, uint8_t(Priority::kIdle), -4, 0, {}};
+  client.put(&record, sizeof(record));
+  record.nice = 20;
+  client.put(&record, sizeof(record));
+  EXPECT_FALSE(session->drain(10, scratch, visitor).broken);
+  ASSERT_EQ(visitor.reniced.size(), 2u);
+  EXPECT_TRUE(visitor.reniced[0].second);
+  EXPECT_FALSE(visitor.reniced[1].second);
+  const Renice renice = visitor.reniced[0].first;
+  EXPECT_EQ(renice.cookie, 5u);
+  EXPECT_EQ(renice.tag, 77u);
+  EXPECT_EQ(renice.priority, Priority::kIdle);
+  EXPECT_EQ(renice.nice, -4);
+  const Error error(ErrorCode::kPermissionDenied, std::string(3000, 'x'));
+  EXPECT_TRUE(session->publish_reniced(renice, error));
+  session->flush();
+  const auto answer = client.take();
+  EXPECT_EQ(answer.size(), 16u * kSlotBytes);
+  EXPECT_EQ(as<RenicedRecord>(answer).code, uint32_t(ErrorCode::kPermissionDenied));
+  EXPECT_EQ(as<RenicedRecord>(answer).sentence_bytes, kReniceSentenceBytesMax);
+  record.reserved[4] = 1;
+  client.put(&record, sizeof(record));
+  EXPECT_TRUE(session->drain(10, scratch, visitor).broken);
+}
+
+TEST(ServerSession, ToASessionWithoutTheFeatureARenicingClientBreaksTheProtocol) {
+  auto session = std::move(ServerSession::create(Geometry(), SessionId(1),
+                                                 kFeatures & ~(kFeatureRenice | kFeatureScore)))
+                     .value();
+  RawClient client(*session);
+  DrainScratch scratch;
+  RecordingVisitor visitor;
+  SubmitRecord scores = good_submission(1, 4);
+  scores.header.flags = kSubmitScore | kSubmitLogprobs;
+  scores.score_first = 1;
+  scores.max_tokens = 3;
+  client.put(&scores, sizeof(scores));
+  const ReniceRecord record = {{kRenice, 1, 0, 0, 5}, 77, 0, 0, 0, {}};
+  client.put(&record, sizeof(record));
+  EXPECT_TRUE(session->drain(10, scratch, visitor).broken);
+  EXPECT_EQ(visitor.last_refusal_code, ErrorCode::kUnsupported);
+}
+
 TEST(ServerSession, CancelAndDeliveredArrive) {
   auto session = make_session();
   RawClient client(*session);
@@ -130,6 +178,12 @@ TEST_P(BadSubmission, IsRefusedAndTheNextOneIsServed) {
   EXPECT_EQ(visitor.submitted, std::vector<uint64_t>{2});
 }
 
+void ask_to_score(SubmitRecord& r, uint32_t first) {
+  r.header.flags |= kSubmitScore | kSubmitLogprobs;
+  r.score_first = first;
+  r.max_tokens = r.prompt_count - first;
+}
+
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
 INSTANTIATE_TEST_SUITE_P(
@@ -138,7 +192,24 @@ INSTANTIATE_TEST_SUITE_P(
                     BadCase{"ReservedByte", [](SubmitRecord& r) { r.header.reserved = 1; }},
                     BadCase{"ReservedWord", [](SubmitRecord& r) { r.reserved[1] = 1; }},
                     BadCase{"ReservedHalf", [](SubmitRecord& r) { r.reserved0 = 1; }},
-                    BadCase{"ReservedBesideTheDeadline", [](SubmitRecord& r) { r.reserved1 = 1; }},
+                    BadCase{"ScoreWithoutItsFlag", [](SubmitRecord& r) { r.score_first = 1; }},
+                    BadCase{"ScoreOfTheFirst", [](SubmitRecord& r) { ask_to_score(r, 0); }},
+                    BadCase{"ScoreBeyond", [](SubmitRecord& r) { ask_to_score(r, r.prompt_count); }},
+                    BadCase{"ScoreWithoutLogprobs",
+                            [](SubmitRecord& r) {
+                              ask_to_score(r, 1);
+                              r.header.flags &= ~kSubmitLogprobs;
+                            }},
+                    BadCase{"ScoreWithAnotherLength",
+                            [](SubmitRecord& r) {
+                              ask_to_score(r, 1);
+                              ++r.max_tokens;
+                            }},
+                    BadCase{"ScoreWithBiases",
+                            [](SubmitRecord& r) {
+                              ask_to_score(r, 1);
+                              r.bias_count = 1;
+                            }},
                     BadCase{"NoSuchPriority", [](SubmitRecord& r) { r.priority = 3; }},
                     BadCase{"NiceTooHigh", [](SubmitRecord& r) { r.nice = 20; }},
                     BadCase{"NiceTooLow", [](SubmitRecord& r) { r.nice = -21; }},

@@ -65,7 +65,7 @@ class Interface(unittest.TestCase):
         if "*" in declaration:
             return "pointer"
         word = declaration.replace("const ", "").split()[0]
-        return {"void": 0, "int": 4, "uint32_t": 4, "size_t": 8, "inferd_status": 4, "inferd_finish": 4}[word]
+        return {"void": 0, "int": 4, "uint32_t": 4, "int32_t": 4, "size_t": 8, "inferd_status": 4, "inferd_finish": 4}[word]
 
     def kind_of(self, kind):
         if kind is None:

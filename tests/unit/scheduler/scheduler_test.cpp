@@ -152,6 +152,24 @@ TEST_F(SchedulerTest, AScoreRequestGetsLogitsOfEveryPositionWithinTheRowsOfAStep
   EXPECT_EQ(rows, 40u);
 }
 
+TEST_F(SchedulerTest, AScoreRequestMayBeginInMidPrompt) {
+  Request request;
+  request.score = true;
+  request.score_first = 25;
+  ASSERT_TRUE(submit(request, 1, 40, 0).ok());
+  uint32_t rows = 0;
+  std::vector<ItemResult> results(1);
+  while (plan()) {
+    EXPECT_LE(batch.logits_count, 16u);
+    const auto end =
+        batch.items[0].position_first + static_cast<uint32_t>(batch.items[0].tokens.size());
+    EXPECT_EQ(batch.logits_count, end <= 25 ? 0 : end - 25 - rows);
+    rows += batch.logits_count;
+    scheduler.commit(results);
+  }
+  EXPECT_EQ(rows, 15u);
+}
+
 TEST_F(SchedulerTest, SeveralTokensInOneCommitAreAppendedUpToTheFirstEnd) {
   const std::vector<TokenId> stops = {9};
   Request request;
