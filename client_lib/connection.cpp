@@ -79,6 +79,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& optio
   std::unique_ptr<Connection> connection(new Connection);
   connection->socket_ = std::move(socket);
   connection->options_ = options;
+  INFERD_TRY(connection->fork_guard_.set());
   INFERD_TRY(connection->adopt(std::move(welcome), std::move(message.fds)));
   return connection;
 }
@@ -150,8 +151,8 @@ Result<void> Connection::set_up_event_fd() {
 }
 
 Connection::~Connection() {
-  // Copies of the socket in forked children must not keep the session alive.
-  if (socket_) shutdown(socket_.get(), SHUT_RDWR);
+  // Copies of the socket in forked children must not keep the session alive, nor end it.
+  if (socket_ && fork_guard_.in_own_process()) shutdown(socket_.get(), SHUT_RDWR);
 }
 
 Result<Sequence*> Connection::submit(const Draft& draft) {

@@ -36,6 +36,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "client_lib/arena_allocator.h"
+#include "client_lib/fork_guard.h"
 #include "client_lib/model_text.h"
 #include "client_lib/sequence.h"
 #include "ipc/handshake.h"
@@ -84,6 +85,9 @@ class Connection {
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
+  // kInvalidArgument in a child process: to be asked before anything else is, since there a lock may
+  // be held for ever.
+  Result<void> check_process() const { return fork_guard_.check(); }
   const ipc::Welcome& welcome() const { return welcome_; }
   const ModelText& text() const { return *text_; }
 
@@ -160,6 +164,7 @@ class Connection {
   std::unique_ptr<Sequence> make_sequence(const Draft& draft, uint64_t cookie);
 
   // Fixed after open().
+  ForkGuard fork_guard_;
   ConnectOptions options_;
   ipc::Welcome welcome_;
   std::unique_ptr<ModelText> text_;

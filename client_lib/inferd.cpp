@@ -110,6 +110,7 @@ inferd_status inferd_reconnect(const inferd_connection* lost, uint32_t timeout_m
     if (connection == nullptr) return invalid("the connection to fill is NULL");
     *connection = nullptr;
     if (lost == nullptr) return invalid("the connection to open again is NULL");
+    INFERD_TRY(lost->impl->check_process());
     const int patience_ms = static_cast<int>(std::min<uint32_t>(timeout_ms, INT32_MAX));
     INFERD_ASSIGN(auto opened, lost->impl->open_again(patience_ms));
     *connection = new inferd_connection{std::move(opened)};
@@ -139,9 +140,11 @@ inferd_status inferd_get_model_info(const inferd_connection* connection, inferd_
 }
 
 int inferd_connection_fd(const inferd_connection* connection) noexcept {
-  return connection->impl->fd();
+  return connection->impl->check_process().ok() ? connection->impl->fd() : -1;
 }
-void inferd_connection_clear(inferd_connection* connection) noexcept { connection->impl->clear(); }
+void inferd_connection_clear(inferd_connection* connection) noexcept {
+  if (connection->impl->check_process().ok()) connection->impl->clear();
+}
 
 inferd_status inferd_tokenize(const inferd_connection* connection, const char* text,
                               size_t text_bytes, uint32_t flags, int32_t** ids, size_t* count,
@@ -202,6 +205,7 @@ inferd_status inferd_open(inferd_connection* connection, const inferd_prompt* pr
     if (sequence == nullptr) return invalid("the sequence to fill is NULL");
     *sequence = nullptr;
     if (prompt == nullptr) return invalid("the prompt is NULL");
+    INFERD_TRY(connection->impl->check_process());
     INFERD_ASSIGN(Sequence * opened, open_sequence(*connection->impl, *prompt, sampling));
     *sequence = to_handle(opened);
     return {};
@@ -215,6 +219,7 @@ inferd_status inferd_open_samples(inferd_connection* connection, const inferd_pr
     if (sequences == nullptr) return invalid("the sequences to fill are NULL");
     std::fill_n(sequences, count, nullptr);
     if (prompt == nullptr) return invalid("the prompt is NULL");
+    INFERD_TRY(connection->impl->check_process());
     if (count == 0) return invalid("ask for at least one sample");
     std::vector<Sequence*> samples(count);
     INFERD_TRY(open_samples(*connection->impl, *prompt, sampling, samples));
@@ -230,6 +235,7 @@ inferd_status inferd_score(inferd_connection* connection, const inferd_prompt* p
     if (sequence == nullptr) return invalid("the sequence to fill is NULL");
     *sequence = nullptr;
     if (prompt == nullptr) return invalid("the prompt is NULL");
+    INFERD_TRY(connection->impl->check_process());
     if (continuation == nullptr) return invalid("the continuation is NULL");
     INFERD_ASSIGN(Sequence * opened,
                   score_continuation(*connection->impl, *prompt, *continuation, sampling));
@@ -244,6 +250,8 @@ inferd_status inferd_resume(inferd_connection* connection, inferd_sequence* lost
     if (sequence == nullptr) return invalid("the sequence to fill is NULL");
     *sequence = nullptr;
     if (lost == nullptr) return invalid("the sequence to resume is NULL");
+    INFERD_TRY(from_handle(lost).connection().check_process());
+    INFERD_TRY(connection->impl->check_process());
     INFERD_ASSIGN(Sequence * opened, resume_sequence(*connection->impl, from_handle(lost)));
     *sequence = to_handle(opened);
     return {};
@@ -258,6 +266,7 @@ inferd_status inferd_renice(inferd_sequence* sequence, uint32_t priority, int32_
       return invalid("the priority is none of inferd_priority");
     }
     Sequence& inner = from_handle(sequence);
+    INFERD_TRY(inner.connection().check_process());
     return inner.connection().renice(inner, static_cast<uint8_t>(priority), nice);
   });
 }
@@ -269,6 +278,7 @@ inferd_status inferd_sequence_fork(const inferd_sequence* parent, const inferd_p
     if (sequence == nullptr) return invalid("the sequence to fill is NULL");
     *sequence = nullptr;
     if (parent == nullptr) return invalid("the sequence to fork is NULL");
+    INFERD_TRY(from_handle(parent).connection().check_process());
     INFERD_ASSIGN(Sequence * opened, fork_sequence(from_handle(parent), more, sampling));
     *sequence = to_handle(opened);
     return {};
@@ -277,14 +287,18 @@ inferd_status inferd_sequence_fork(const inferd_sequence* parent, const inferd_p
 
 void inferd_cancel(inferd_sequence* sequence) noexcept {
   static_cast<void>(guarded(nullptr, [&]() -> Result<void> {
-    if (sequence != nullptr) from_handle(sequence).connection().cancel(from_handle(sequence));
+    if (sequence == nullptr) return {};
+    INFERD_TRY(from_handle(sequence).connection().check_process());
+    from_handle(sequence).connection().cancel(from_handle(sequence));
     return {};
   }));
 }
 
 void inferd_close(inferd_sequence* sequence) noexcept {
   static_cast<void>(guarded(nullptr, [&]() -> Result<void> {
-    if (sequence != nullptr) from_handle(sequence).connection().close(&from_handle(sequence));
+    if (sequence == nullptr) return {};
+    INFERD_TRY(from_handle(sequence).connection().check_process());
+    from_handle(sequence).connection().close(&from_handle(sequence));
     return {};
   }));
 }
@@ -318,6 +332,8 @@ inferd_status inferd_next(inferd_sequence* sequence, int timeout_ms, inferd_even
     inferd_event found = {};
     found.struct_bytes = struct_bytes;
     found.text = "";
+    *event = found;
+    INFERD_TRY(from_handle(sequence).connection().check_process());
     auto outcome = from_handle(sequence).next(timeout_ms, found);
     *event = found;
     if (!outcome.ok()) return outcome.error();
@@ -333,6 +349,7 @@ inferd_status inferd_get_usage(const inferd_sequence* sequence, inferd_usage* us
   return guarded(error, [&]() -> Result<void> {
     INFERD_TRY(check_output(usage, offsetof(inferd_usage, queue_ms), "inferd_usage"));
     const Sequence& inner = from_handle(sequence);
+    INFERD_TRY(inner.connection().check_process());
     const inferd_usage known =
         usage_of(inner.connection().progress(inner), inner.delivered_tokens());
     size_t struct_bytes;

@@ -248,6 +248,7 @@ class AsyncReader {
   // Throws Error if the process has no descriptor left.
   AsyncReader(boost::asio::any_io_executor executor, Connection& connection)
       : waits_(std::make_shared<detail::AsioWaits>(executor, connection)) {}
+  // The same by an io_context or thread_pool.
   template <typename Context>
   requires std::is_convertible_v<Context&, boost::asio::execution_context&> AsyncReader(
       Context& context, Connection& connection)
@@ -260,7 +261,9 @@ class AsyncReader {
     cancel();
   }
 
+  // By which handlers run that have none of their own.
   using executor_type = boost::asio::any_io_executor;
+  // Where its operations begin.
   executor_type get_executor() const { return waits_->executor(); }
 
   // The next event, or nothing after the last one: void(std::exception_ptr, std::optional<Event>).

@@ -30,6 +30,7 @@ namespace inferd::client {
 // Threads: one. Must outlive the coroutines that wait; connection and sequences must too.
 class Poller {
  public:
+  // Watches the connection from now on.
   explicit Poller(Connection& connection) : connection_(&connection) { connection.fd(); }
   Poller(const Poller&) = delete;
   Poller& operator=(const Poller&) = delete;
@@ -84,6 +85,7 @@ class Poller {
 
   // Polls readable when dispatch() may have something to do. The connection's; do not close it.
   int fd() const noexcept { return connection_->fd(); }
+  // Whether a coroutine waits.
   bool waiting() const noexcept { return !waiting_.empty(); }
 
   // Resumes every coroutine for whose sequence something has come. Does not block, unless they do.
@@ -149,7 +151,9 @@ class [[nodiscard]] Task {
     std::coroutine_handle<> continuation;
   };
 
+  // The other one is empty afterwards.
   Task(Task&& other) noexcept : coroutine_(std::exchange(other.coroutine_, {})) {}
+  // The two are exchanged.
   Task& operator=(Task&& other) noexcept {
     std::swap(coroutine_, other.coroutine_);
     return *this;
@@ -158,6 +162,7 @@ class [[nodiscard]] Task {
     if (coroutine_) coroutine_.destroy();
   }
 
+  // Whether it has come to its end.
   bool done() const noexcept { return !coroutine_ || coroutine_.done(); }
   // Throws what the coroutine threw, if it is done; else does nothing.
   void get() const {
@@ -166,6 +171,7 @@ class [[nodiscard]] Task {
     }
   }
 
+  // Waits for its end, and throws what it threw.
   auto operator co_await() const noexcept {
     struct Join {
       const Task* task;

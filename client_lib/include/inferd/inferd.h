@@ -12,7 +12,10 @@
  * - Threads: a connection and its sequences may be used by several threads; at most one thread at a time may
  *   wait for events of one sequence. No function takes a lock for longer than a few microseconds, except
  *   those marked "blocks". The library starts no thread, installs no signal handler, and keeps no global state.
- * - After fork() the child must not use the parent's connections, and must not close them; it opens its own.
+ * - After fork() the child opens connections of its own: with the parent's, functions return
+ *   INFERD_INVALID_ARGUMENT there (inferd_connection_fd() -1), but for those on text and model, which work.
+ *   Closing them in the child frees its memory and descriptors, and leaves the parent's session alone.
+ * - No function raises SIGPIPE, whoever is gone.
  * - Strings with a size argument need not be NUL-terminated.
  * - Structures carry the size that the caller was compiled with. Prepare each with its inferd_..._init()
  *   (from a language without C headers: inferd_..._init_sized() with the size that it uses).
@@ -23,12 +26,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Marks what the library exports. */
 #if defined(__GNUC__)
 #define INFERD_API __attribute__((visibility("default")))
 #else
 #define INFERD_API
 #endif
 
+/* No function throws, and C++ is told so. */
 #ifdef __cplusplus
 #define INFERD_NOEXCEPT noexcept
 extern "C" {
@@ -43,34 +48,40 @@ extern "C" {
 INFERD_API const char *inferd_version(void) INFERD_NOEXCEPT;
 
 /* ---- errors ---- */
+/* What a function came to. Of each kind of error, what to do is in its sentence. */
 typedef enum inferd_status {
-  INFERD_OK = 0,
-  INFERD_INVALID_ARGUMENT = 1,
-  INFERD_NOT_FOUND = 2,
-  INFERD_PERMISSION_DENIED = 3,
-  INFERD_RESOURCE_EXHAUSTED = 4,
-  INFERD_UNAVAILABLE = 5,
-  INFERD_DATA_CORRUPT = 6,
-  INFERD_UNSUPPORTED = 7,
-  INFERD_CANCELLED = 8,
-  INFERD_TIMED_OUT = 9,
-  INFERD_IO = 10,
-  INFERD_INTERNAL = 11,
-  INFERD_PROTOCOL = 12,
-  INFERD_VERSION_MISMATCH = 13
+  INFERD_OK = 0,                 /* it worked */
+  INFERD_INVALID_ARGUMENT = 1,   /* what was asked for makes no sense */
+  INFERD_NOT_FOUND = 2,          /* no such model, domain or sequence; or nothing more comes */
+  INFERD_PERMISSION_DENIED = 3,  /* for others than this user, or a limit of the administrator's */
+  INFERD_RESOURCE_EXHAUSTED = 4, /* too long or too many, now or ever */
+  INFERD_UNAVAILABLE = 5,        /* no daemon, or it is gone: connect again */
+  INFERD_DATA_CORRUPT = 6,       /* a file or message is not what it should be */
+  INFERD_UNSUPPORTED = 7,        /* this library or daemon cannot do it; another release may */
+  INFERD_CANCELLED = 8,          /* the client or an administrator ended it */
+  INFERD_TIMED_OUT = 9,          /* a deadline passed */
+  INFERD_IO = 10,                /* the operating system failed */
+  INFERD_INTERNAL = 11,          /* a fault of inferd itself */
+  INFERD_PROTOCOL = 12,          /* library and daemon misunderstand each other */
+  INFERD_VERSION_MISMATCH = 13   /* two releases, or two models, that do not go together */
 } inferd_status;
 
+/* Why a function failed. Any thread, one at a time. */
 typedef struct inferd_error inferd_error;
+/* INFERD_OK for NULL. */
 INFERD_API inferd_status inferd_error_status(const inferd_error *error) INFERD_NOEXCEPT;
 /* A sentence that says what is wrong and what to do. Lives as long as the error object. */
 INFERD_API const char *inferd_error_message(const inferd_error *error) INFERD_NOEXCEPT;
+/* NULL is allowed. */
 INFERD_API void inferd_error_free(inferd_error *error) INFERD_NOEXCEPT;
 /* "not found", ...; a static string. */
 INFERD_API const char *inferd_status_name(inferd_status status) INFERD_NOEXCEPT;
 
 /* ---- connection ---- */
+/* A session with the daemon, for one of its models. */
 typedef struct inferd_connection inferd_connection;
 
+/* Where to connect, and as what. Set by inferd_connect_options_init(), then changed. */
 typedef struct inferd_connect_options {
   size_t struct_bytes;     /* sizeof(inferd_connect_options); set by inferd_connect_options_init */
   const char *socket_path; /* NULL: $INFERD_SOCKET, $XDG_RUNTIME_DIR/inferd/inferd.sock, /run/inferd/inferd.sock */
@@ -83,7 +94,9 @@ typedef struct inferd_connect_options {
    * only this user's own. Refused with INFERD_PERMISSION_DENIED or INFERD_NOT_FOUND. */
   const char *cache_domain;
 } inferd_connect_options;
+/* Sets the first struct_bytes bytes to the defaults. */
 INFERD_API void inferd_connect_options_init_sized(inferd_connect_options *options, size_t struct_bytes) INFERD_NOEXCEPT;
+/* Sets the defaults. */
 static inline void inferd_connect_options_init(inferd_connect_options *options) INFERD_NOEXCEPT {
   inferd_connect_options_init_sized(options, sizeof(*options));
 }
@@ -99,18 +112,19 @@ INFERD_API inferd_status inferd_reconnect(const inferd_connection *lost, uint32_
 /* Cancels what still runs, and frees everything, its sequences' handles included. NULL is allowed. */
 INFERD_API void inferd_disconnect(inferd_connection *connection) INFERD_NOEXCEPT;
 
+/* The model that a connection uses. */
 typedef struct inferd_model_info {
-  size_t struct_bytes;
-  const char *name;
-  const char *architecture;
-  const char *quantization;
-  const char *numerics_id;
-  uint64_t parameters;
-  uint32_t vocabulary;
+  size_t struct_bytes;      /* sizeof(inferd_model_info); set by the caller */
+  const char *name;         /* as the configuration or its file names it */
+  const char *architecture; /* "llama" */
+  const char *quantization; /* of most weights: "Q4_1" */
+  const char *numerics_id;  /* equal ids give equal results, to the last bit */
+  uint64_t parameters;      /* how many weights it has */
+  uint32_t vocabulary;      /* token ids go from 0 to one less */
   uint32_t context_tokens; /* longest sequence, prompt and answer together, that the daemon accepts */
   int32_t bos_token;       /* -1: none */
   int32_t eos_token;       /* -1: none */
-  int has_chat_template;
+  int has_chat_template;   /* whether prompts can be given as chat_json */
 } inferd_model_info;
 /* Strings live as long as the connection. Any thread. Set info->struct_bytes first. */
 INFERD_API inferd_status inferd_get_model_info(const inferd_connection *connection, inferd_model_info *info,
@@ -120,6 +134,7 @@ INFERD_API inferd_status inferd_get_model_info(const inferd_connection *connecti
  * in an event loop: on readable, call inferd_connection_clear(), then inferd_next() with timeout 0 on the
  * sequences until each returns INFERD_TIMED_OUT. Owned by the connection; do not read or close it. */
 INFERD_API int inferd_connection_fd(const inferd_connection *connection) INFERD_NOEXCEPT;
+/* See inferd_connection_fd(). */
 INFERD_API void inferd_connection_clear(inferd_connection *connection) INFERD_NOEXCEPT;
 
 /* ---- text, without a sequence ---- */
@@ -139,37 +154,43 @@ INFERD_API inferd_status inferd_detokenize(const inferd_connection *connection, 
 INFERD_API inferd_status inferd_render_chat(const inferd_connection *connection, const char *chat_json,
                                             size_t chat_json_bytes, int32_t **ids, size_t *count,
                                             inferd_error **error) INFERD_NOEXCEPT;
+/* Frees what a function above says is to be freed with it. NULL is allowed. */
 INFERD_API void inferd_free(void *memory) INFERD_NOEXCEPT;
 
 /* ---- sequences ---- */
+/* A prompt and its answer as it comes. */
 typedef struct inferd_sequence inferd_sequence;
 
 /* Exactly one of text, chat_json, ids is given. */
 typedef struct inferd_prompt {
-  size_t struct_bytes;
+  size_t struct_bytes; /* sizeof(inferd_prompt); set by inferd_prompt_init */
   const char *text; /* tokenized as plain text (control tokens only with INFERD_TOKENIZE_SPECIAL in text_flags) */
-  size_t text_bytes;
+  size_t text_bytes;   /* of text, without a terminator */
   uint32_t text_flags; /* INFERD_TOKENIZE_* */
   /* JSON: an array of {"role", "content", ...} messages, or an object {"messages": [...], "tools": [...],
    * "add_generation_prompt": true, any further variable of the template}. Rendered by the model's own
    * template; only what the template writes can become control tokens. */
   const char *chat_json;
-  size_t chat_json_bytes;
-  const int32_t *ids;
-  size_t ids_count;
+  size_t chat_json_bytes; /* of chat_json, without a terminator */
+  const int32_t *ids;     /* [ids_count] tokens, taken as they are */
+  size_t ids_count;       /* how many */
 } inferd_prompt;
+/* Sets the first struct_bytes bytes to an empty prompt. */
 INFERD_API void inferd_prompt_init_sized(inferd_prompt *prompt, size_t struct_bytes) INFERD_NOEXCEPT;
+/* Sets an empty prompt. */
 static inline void inferd_prompt_init(inferd_prompt *prompt) INFERD_NOEXCEPT {
   inferd_prompt_init_sized(prompt, sizeof(*prompt));
 }
 
+/* Makes one token likelier or less likely. */
 typedef struct inferd_logit_bias {
-  int32_t token;
+  int32_t token; /* its id */
   float bias; /* added to the logit; -INFINITY forbids the token */
 } inferd_logit_bias;
 
-#define INFERD_UNLIMITED_TOKENS UINT32_MAX
+#define INFERD_UNLIMITED_TOKENS UINT32_MAX /* as many as fit */
 
+/* How urgent a sequence is; within each, nice says more. */
 typedef enum inferd_priority {
   INFERD_PRIORITY_INTERACTIVE = 0, /* somebody waits for each token */
   INFERD_PRIORITY_BATCH = 1,       /* somebody waits for the end */
@@ -177,9 +198,8 @@ typedef enum inferd_priority {
 } inferd_priority;
 
 /* How to continue a prompt, and how urgently. */
-
 typedef struct inferd_sampling {
-  size_t struct_bytes;
+  size_t struct_bytes;      /* sizeof(inferd_sampling); set by inferd_sampling_init */
   float temperature;        /* 0: greedy. Default 0 */
   uint32_t top_k;           /* 0: off */
   float top_p;              /* 1: off */
@@ -190,7 +210,7 @@ typedef struct inferd_sampling {
   uint32_t penalty_last_n;  /* window of the penalties, in tokens. Default 64 */
   uint64_t seed;            /* equal seeds give equal tokens */
   uint32_t branch;          /* several samples of one prompt: number them, they draw apart */
-  const inferd_logit_bias *logit_bias;
+  const inferd_logit_bias *logit_bias; /* [logit_bias_count] */
   size_t logit_bias_count; /* at most 256 */
   const char *const *stop; /* strings that end the answer; not part of it */
   size_t stop_count;       /* at most 16 */
@@ -203,7 +223,9 @@ typedef struct inferd_sampling {
   uint32_t deadline_ms;    /* ends with INFERD_TIMED_OUT if it has not started by then; 0: it waits */
   int no_store;            /* take nothing from the prefix cache and leave nothing in it */
 } inferd_sampling;
+/* Sets the first struct_bytes bytes to the defaults. */
 INFERD_API void inferd_sampling_init_sized(inferd_sampling *sampling, size_t struct_bytes) INFERD_NOEXCEPT;
+/* Sets the defaults. */
 static inline void inferd_sampling_init(inferd_sampling *sampling) INFERD_NOEXCEPT {
   inferd_sampling_init_sized(sampling, sizeof(*sampling));
 }
@@ -262,6 +284,7 @@ INFERD_API void inferd_cancel(inferd_sequence *sequence) INFERD_NOEXCEPT;
 /* Cancels if it still runs, and frees the handle. NULL is allowed. */
 INFERD_API void inferd_close(inferd_sequence *sequence) INFERD_NOEXCEPT;
 
+/* Why a sequence ended. */
 typedef enum inferd_finish {
   INFERD_FINISH_NONE = 0,       /* still running */
   INFERD_FINISH_STOP = 1,       /* the model ended its answer, or a stop string matched */
@@ -273,9 +296,10 @@ typedef enum inferd_finish {
 /* "stop", "length", "context", "cancelled", "error", ""; a static string. */
 INFERD_API const char *inferd_finish_name(inferd_finish finish) INFERD_NOEXCEPT;
 
+/* How likely a token was. */
 typedef struct inferd_logprob {
-  int32_t token;
-  float logprob;
+  int32_t token;  /* its id; -1: there is none (a tiny vocabulary) */
+  float logprob;  /* natural logarithm of its probability, before temperature, penalties and biases */
 } inferd_logprob;
 
 /* One event: zero or more tokens with the text that they complete. What it points at is borrowed, and valid
@@ -286,16 +310,18 @@ typedef struct inferd_logprob {
 typedef struct inferd_event {
   size_t struct_bytes; /* sizeof(inferd_event); set by the caller or by inferd_event_init */
   const char *text; /* NUL-terminated; may be empty while a character or a stop string is incomplete */
-  size_t text_bytes;
+  size_t text_bytes; /* of text, without the terminator */
   const int32_t *ids; /* [ids_count] tokens delivered by this event */
-  size_t ids_count;
+  size_t ids_count;                   /* tokens of this event */
   const inferd_logprob *logprobs;     /* [ids_count], or NULL if not asked for */
   const inferd_logprob *top_logprobs; /* [ids_count, top_logprobs], likely first, or NULL */
   size_t top_logprobs_count;          /* alternatives per id */
   inferd_finish finish;               /* not NONE on the last event */
 } inferd_event;
 
+/* Sets the first struct_bytes bytes to an empty event. */
 INFERD_API void inferd_event_init_sized(inferd_event *event, size_t struct_bytes) INFERD_NOEXCEPT;
+/* Sets an empty event. */
 static inline void inferd_event_init(inferd_event *event) INFERD_NOEXCEPT {
   inferd_event_init_sized(event, sizeof(*event));
 }
@@ -308,9 +334,10 @@ static inline void inferd_event_init(inferd_event *event) INFERD_NOEXCEPT {
 INFERD_API inferd_status inferd_next(inferd_sequence *sequence, int timeout_ms, inferd_event *event,
                                      inferd_error **error) INFERD_NOEXCEPT;
 
+/* What a sequence took. */
 typedef struct inferd_usage {
-  size_t struct_bytes;
-  uint32_t prompt_tokens;
+  size_t struct_bytes;        /* sizeof(inferd_usage); set by the caller */
+  uint32_t prompt_tokens;     /* of the prompt */
   uint32_t cached_tokens;     /* prompt tokens that were not computed for this request; <= prompt_tokens */
   uint32_t completion_tokens; /* tokens delivered */
   double ttft_ms;             /* from submission to the first token's arrival; 0 before */

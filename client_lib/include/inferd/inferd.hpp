@@ -35,8 +35,10 @@ namespace inferd::client {
 // What went wrong: a status to decide by, and a sentence for people.
 class Error : public std::runtime_error {
  public:
+  // Of a status other than INFERD_OK.
   Error(inferd_status status, const std::string& message)
       : std::runtime_error(message), status_(status) {}
+  // What kind of thing went wrong.
   inferd_status status() const noexcept { return status_; }
 
  private:
@@ -47,20 +49,28 @@ class Error : public std::runtime_error {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT implicit
+  // Of what was asked for.
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT implicit
+  // Of why there is none.
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT implicit
 
+  // Whether there is a value.
   explicit operator bool() const noexcept { return state_.index() == 0; }
+  // The value; throws the Error if there is one.
   T& value() & {
     check();
     return std::get<0>(state_);
   }
+  // The value; throws the Error if there is one.
   T&& value() && {
     check();
     return std::get<0>(std::move(state_));
   }
+  // The value; throws the Error if there is one.
   T& operator*() & { return value(); }
+  // The value; throws the Error if there is one.
   T* operator->() { return &value(); }
+  // Only if there is no value.
   const Error& error() const { return std::get<1>(state_); }
 
  private:
@@ -75,12 +85,16 @@ template <>
 class [[nodiscard]] Result<void> {
  public:
   Result() = default;
+  // Of what went wrong.
   Result(Error error) : error_(std::move(error)) {}  // NOLINT implicit
 
+  // Whether it worked.
   explicit operator bool() const noexcept { return !error_; }
+  // Throws the Error if there is one.
   void value() const {
     if (error_) throw *error_;
   }
+  // Only if it did not work.
   const Error& error() const { return *error_; }
 
  private:
@@ -127,6 +141,7 @@ class Prompt {
     prompt.text_ = std::move(json);
     return prompt;
   }
+  // Tokens, taken as they are.
   static Prompt ids(std::vector<int32_t> ids) {
     Prompt prompt;
     prompt.kind_ = Kind::kIds;
@@ -168,26 +183,26 @@ class Prompt {
 
 // How to sample; the defaults are those of inferd_sampling_init().
 struct Sampling {
-  float temperature = 0;
-  uint32_t top_k = 0;
-  float top_p = 1;
-  float min_p = 0;
-  float repetition_penalty = 1;
-  float presence_penalty = 0;
-  float frequency_penalty = 0;
-  uint32_t penalty_last_n = 64;
-  uint64_t seed = 0;
-  uint32_t branch = 0;
-  std::vector<inferd_logit_bias> logit_bias;
-  std::vector<std::string> stop;
-  uint32_t max_tokens = INFERD_UNLIMITED_TOKENS;
-  bool logprobs = false;
-  uint32_t top_logprobs = 0;
-  bool ignore_eos = false;
-  inferd_priority priority = INFERD_PRIORITY_INTERACTIVE;
-  int32_t nice = 0;
-  std::chrono::milliseconds deadline{0};  // to have started by; 0: none
-  bool no_store = false;                  // nothing from and into the prefix cache
+  float temperature = 0;                      // 0: greedy
+  uint32_t top_k = 0;                         // 0: off
+  float top_p = 1;                            // 1: off
+  float min_p = 0;                            // 0: off
+  float repetition_penalty = 1;               // 1: off
+  float presence_penalty = 0;                 // 0: off
+  float frequency_penalty = 0;                // 0: off
+  uint32_t penalty_last_n = 64;               // window of the penalties, in tokens
+  uint64_t seed = 0;                          // equal seeds give equal tokens
+  uint32_t branch = 0;                        // samples of one prompt: numbered, they draw apart
+  std::vector<inferd_logit_bias> logit_bias;  // at most 256
+  std::vector<std::string> stop;              // texts that end the answer; at most 16
+  uint32_t max_tokens = INFERD_UNLIMITED_TOKENS;  // unlimited: up to the context's end
+  bool logprobs = false;                          // report the log probability of each token
+  uint32_t top_logprobs = 0;                      // and of so many alternatives, at most 20
+  bool ignore_eos = false;                        // go on past the model's end
+  inferd_priority priority = INFERD_PRIORITY_INTERACTIVE;  // how urgent it is
+  int32_t nice = 0;                                        // within the priority, -20 (first) to 19
+  std::chrono::milliseconds deadline{0};                   // to have started by; 0: none
+  bool no_store = false;                                   // nothing from and into the prefix cache
 };
 
 namespace detail {
@@ -238,12 +253,12 @@ class CSampling {
 
 // One event. Borrows from its sequence, until the next event is asked for.
 struct Event {
-  std::string_view text;
-  std::span<const int32_t> ids;
+  std::string_view text;                         // of whole characters; may be empty
+  std::span<const int32_t> ids;                  // tokens of this event
   std::span<const inferd_logprob> logprobs;      // one per id, or empty
   std::span<const inferd_logprob> top_logprobs;  // top_logprobs_count per id, or empty
-  size_t top_logprobs_count = 0;
-  inferd_finish finish = INFERD_FINISH_NONE;
+  size_t top_logprobs_count = 0;                 // alternatives of each id
+  inferd_finish finish = INFERD_FINISH_NONE;     // another one in the last event
 
   // Alternatives of token `index` of this event, likeliest first.
   std::span<const inferd_logprob> alternatives(size_t index) const {
@@ -253,30 +268,34 @@ struct Event {
   }
 };
 
+// What a sequence took, as inferd_usage.
 struct Usage {
-  uint32_t prompt_tokens = 0;
-  uint32_t cached_tokens = 0;
-  uint32_t completion_tokens = 0;
-  double ttft_ms = 0;
-  double itl_ms = 0;
+  uint32_t prompt_tokens = 0;      // of the prompt
+  uint32_t cached_tokens = 0;      // of those, found in the cache
+  uint32_t completion_tokens = 0;  // delivered
+  double ttft_ms = 0;              // to the first token's arrival
+  double itl_ms = 0;               // mean time between tokens
   // From the daemon, at the end.
   double queue_ms = 0;
-  uint32_t computed_tokens = 0;
-  uint32_t preemptions = 0;
+  uint32_t computed_tokens = 0;  // those computed again included
+  uint32_t preemptions = 0;      // times that it gave its memory back
 };
 
 // A running or ended sequence. One thread at a time may wait for its events; any may cancel it.
 class Sequence {
  public:
+  // Owns the handle.
   explicit Sequence(inferd_sequence* handle) : handle_(handle) {}
 
+  // For functions of the C interface.
   inferd_sequence* c_handle() const noexcept { return handle_.get(); }
 
   // What next() found: an event, or why there is none.
   enum class State { kEvent, kTimedOut, kOver };
+  // An event, if there is one.
   struct Next {
-    State state = State::kOver;
-    Event event;
+    State state = State::kOver;  // whether there is an event
+    Event event;                 // if there is
   };
 
   // Waits up to `timeout` (negative: for ever; zero: does not block).
@@ -319,11 +338,13 @@ class Sequence {
     if (status != INFERD_OK) return detail::take_error(status, error);
     return Sequence(handle);
   }
+  // As try_fork(), but throws Error.
   Sequence fork(const Sampling& sampling = {},
                 const std::optional<Prompt>& more = std::nullopt) const {
     return std::move(try_fork(sampling, more)).value();
   }
 
+  // Asks the daemon to stop it. Any thread.
   void cancel() noexcept { inferd_cancel(handle_.get()); }
 
   // Changes how urgent it is, as inferd_renice(). Blocks for the daemon's answer. Any thread.
@@ -333,11 +354,13 @@ class Sequence {
     if (status != INFERD_OK) return detail::take_error(status, error);
     return {};
   }
+  // As try_renice(), but throws Error.
   void renice(inferd_priority priority, int32_t nice) { try_renice(priority, nice).value(); }
 
   // How it ended; INFERD_FINISH_NONE before its last event was read.
   inferd_finish finish() const noexcept { return finish_; }
 
+  // Its figures so far; final after the last event. Throws Error. Any thread.
   Usage usage() const {
     inferd_usage usage;
     usage.struct_bytes = sizeof(usage);
@@ -373,7 +396,9 @@ class Sequence {
     Sequence* sequence_ = nullptr;
     std::optional<Event> event_;
   };
+  // The events that are left.
   Iterator begin() { return Iterator(this); }
+  // After the last one.
   std::default_sentinel_t end() const noexcept { return {}; }
 
   // Cancels the sequence once `stop` is requested, by any thread; its last event then says
@@ -381,13 +406,17 @@ class Sequence {
   //   const auto guard = sequence.cancel_on(stop);
   class Cancel {
    public:
+    // Of that sequence.
     explicit Cancel(inferd_sequence* handle) : handle_(handle) {}
+    // Cancels it.
     void operator()() const noexcept { inferd_cancel(handle_); }
 
    private:
     inferd_sequence* handle_;
   };
+  // What cancel_on() returns.
   using CancelGuard = std::stop_callback<Cancel>;
+  // See Cancel.
   [[nodiscard]] CancelGuard cancel_on(std::stop_token stop) {
     return CancelGuard(std::move(stop), Cancel(handle_.get()));
   }
@@ -396,17 +425,21 @@ class Sequence {
   // iterating.
   class Cancellable {
    public:
+    // See until().
     Cancellable(Sequence& sequence, std::stop_token stop)
         : sequence_(&sequence), on_stop_(std::move(stop), Cancel(sequence.c_handle())) {}
     Cancellable(const Cancellable&) = delete;
     Cancellable& operator=(const Cancellable&) = delete;
+    // The events that are left.
     Iterator begin() { return sequence_->begin(); }
+    // After the last one.
     std::default_sentinel_t end() const noexcept { return {}; }
 
    private:
     Sequence* sequence_;
     CancelGuard on_stop_;
   };
+  // See Cancellable.
   Cancellable until(std::stop_token stop) { return Cancellable(*this, std::move(stop)); }
 
  private:
@@ -427,6 +460,7 @@ class Sequence {
   inferd_finish finish_ = INFERD_FINISH_NONE;
 };
 
+// Where to connect, and as what.
 struct ConnectOptions {
   std::string socket_path;               // empty: as inferd_connect_options.socket_path
   std::string model;                     // empty: the daemon's first
@@ -436,11 +470,14 @@ struct ConnectOptions {
   std::string cache_domain;              // empty: the user's own
 };
 
+// A session with the daemon, for one of its models. Any thread.
 class Connection {
  public:
+  // As try_connect(), but throws Error.
   explicit Connection(const ConnectOptions& options = {})
       : Connection(try_connect(options).value()) {}
 
+  // Connects and shakes hands, as inferd_connect(). Blocks up to the timeout.
   static Result<Connection> try_connect(const ConnectOptions& options = {}) {
     inferd_connect_options c_options;
     inferd_connect_options_init(&c_options);
@@ -470,12 +507,15 @@ class Connection {
     if (status != INFERD_OK) return detail::take_error(status, error);
     return Connection(handle);
   }
+  // As try_reconnect(), but throws Error.
   Connection reconnect(std::chrono::milliseconds patience) const {
     return std::move(try_reconnect(patience)).value();
   }
 
+  // For functions of the C interface.
   inferd_connection* c_handle() const noexcept { return handle_.get(); }
 
+  // Submits a prompt, as inferd_open().
   Result<Sequence> try_open(const Prompt& prompt, const Sampling& sampling = {}) {
     const inferd_prompt c_prompt = prompt.c_prompt();
     const detail::CSampling c_sampling(sampling);
@@ -486,6 +526,7 @@ class Connection {
     if (status != INFERD_OK) return detail::take_error(status, error);
     return Sequence(handle);
   }
+  // As try_open(), but throws Error.
   Sequence open(const Prompt& prompt, const Sampling& sampling = {}) {
     return std::move(try_open(prompt, sampling)).value();
   }
@@ -506,6 +547,7 @@ class Connection {
     for (inferd_sequence* handle : handles) samples.emplace_back(handle);
     return samples;
   }
+  // As try_open_samples(), but throws Error.
   std::vector<Sequence> open_samples(const Prompt& prompt, const Sampling& sampling, size_t count) {
     return std::move(try_open_samples(prompt, sampling, count)).value();
   }
@@ -524,6 +566,7 @@ class Connection {
     if (status != INFERD_OK) return detail::take_error(status, error);
     return Sequence(handle);
   }
+  // As try_score(), but throws Error.
   Sequence score(const Prompt& prompt, const Prompt& continuation, const Sampling& sampling = {}) {
     return std::move(try_score(prompt, continuation, sampling)).value();
   }
@@ -536,6 +579,7 @@ class Connection {
     if (status != INFERD_OK) return detail::take_error(status, error);
     return Sequence(handle);
   }
+  // As try_resume(), but throws Error.
   Sequence resume(Sequence& lost) { return std::move(try_resume(lost)).value(); }
 
   // Its strings live as long as the connection.
@@ -548,6 +592,7 @@ class Connection {
     return info;
   }
 
+  // As inferd_tokenize(). Throws Error.
   std::vector<int32_t> tokenize(std::string_view text, uint32_t flags = 0) const {
     int32_t* ids = nullptr;
     size_t count = 0;
@@ -556,6 +601,7 @@ class Connection {
         inferd_tokenize(handle_.get(), text.data(), text.size(), flags, &ids, &count, &error);
     return take_ids(status, ids, count, error);
   }
+  // As inferd_render_chat(). Throws Error.
   std::vector<int32_t> render_chat(std::string_view json) const {
     int32_t* ids = nullptr;
     size_t count = 0;
@@ -564,6 +610,7 @@ class Connection {
         inferd_render_chat(handle_.get(), json.data(), json.size(), &ids, &count, &error);
     return take_ids(status, ids, count, error);
   }
+  // As inferd_detokenize(). Throws Error.
   std::string detokenize(std::span<const int32_t> ids, bool special = false) const {
     char* text = nullptr;
     size_t bytes = 0;
@@ -577,6 +624,7 @@ class Connection {
 
   // For event loops, as inferd_connection_fd() and inferd_connection_clear().
   int fd() const noexcept { return inferd_connection_fd(handle_.get()); }
+  // See fd().
   void clear() noexcept { inferd_connection_clear(handle_.get()); }
 
  private:
