@@ -17,6 +17,8 @@ namespace {
 // threads end at nearly the same time and that they stay in the second-level cache.
 constexpr size_t kUnitBytes = 48 * 1024;
 constexpr uint32_t kQuantizeBlocks = 32;  // blocks of 32 values per unit
+// Attention is cut so that no task is more than this part of what a thread has to do.
+constexpr uint64_t kTasksPerThread = 4;
 
 uint32_t round_up(uint32_t value, uint32_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
@@ -39,7 +41,7 @@ CpuBackend::CpuBackend(const ModelShape& shape, const Kernels& kernels, WorkerPo
       step_tokens_max_(step_tokens_max),
       step_logits_max_(step_logits_max),
       group_(shape.heads / shape.kv_heads),
-      state_floats_(16 + layout_.head_dim),
+      state_floats_(kStateOutput + layout_.head_dim),
       matrix_stride_(round_up(weights.matrix_count(), 8) + 8) {
   INFERD_CHECK(group_ >= 1 && group_ <= kGroupMax && layout_.head_dim <= kHeadDimMax);
   const size_t tokens = step_tokens_max;
@@ -60,6 +62,7 @@ CpuBackend::CpuBackend(const ModelShape& shape, const Kernels& kernels, WorkerPo
   logits_.resize(size_t{step_logits_max} * shape.vocabulary);
   places_.resize(tokens);
   tasks_.reserve(tokens * shape.kv_heads + kPartialRows);
+  apart_.reserve(kPartialRows);
   partials_.resize(kPartialRows * state_floats_);
   thread_state_.resize(size_t{pool.threads()} * 2 * kTokenTile * group_ * state_floats_);
   tiles_read_.resize(pool.threads() * matrix_stride_);
@@ -297,127 +300,149 @@ void CpuBackend::rope_store(uint32_t layer) {
   });
 }
 
+// Tiles of tokens, cut by splits where a tile is too large a part of the whole: those run apart and are
+// joined afterwards. The results are the same either way, so this may depend on the batch.
 void CpuBackend::plan_attention() {
   tasks_.clear();
-  uint32_t row = 0, partial_rows = 0, single = 0;
-  for (const BatchItem& item : plan_->items) single += item.tokens.size() == 1 ? 1 : 0;
-  // Few sequences with long pasts: their splits run apart and are joined afterwards. The results are the
-  // same either way, so this may depend on the batch.
-  const bool apart = pool_.threads() > 1 && single * shape_.kv_heads < 4 * pool_.threads();
+  apart_.clear();
+  uint64_t work = 0;
+  for (const BatchItem& item : plan_->items) {
+    work += item.tokens.size() * (item.position_first + item.tokens.size() / 2 + 1);
+  }
+  const uint32_t threads = pool_.threads();
+  const uint64_t work_max =
+      threads == 1 ? UINT64_MAX : work * shape_.kv_heads / (threads * kTasksPerThread) + 1;
+  uint32_t row = 0, partial_rows = 0;
   for (const BatchItem& item : plan_->items) {
     const auto count = static_cast<uint32_t>(item.tokens.size());
-    const uint32_t splits = split_count(item.position_first + count);
     for (uint32_t first = 0; first < count; first += kTokenTile) {
       const uint32_t tile = std::min(kTokenTile, count - first);
-      const uint32_t tile_splits = split_count(item.position_first + first + tile);
+      const uint32_t length = item.position_first + first + tile;
       for (uint32_t h = 0; h < shape_.kv_heads; ++h) {
-        AttentionTask task{&item, row + first, tile, h, 0, tile_splits, kNoPartial};
-        if (apart && count == 1 && splits > 1 && partial_rows + splits * group_ <= kPartialRows) {
-          for (uint32_t s = 0; s < splits; ++s) {
-            task.split_first = s;
-            task.split_last = s + 1;
-            task.partial = partial_rows + s * group_;
-            tasks_.push_back(task);
-          }
-          partial_rows += splits * group_;
-        } else {
-          tasks_.push_back(task);
-        }
+        plan_tile({&item, row + first, tile, h, 0, split_count(length), kNoPartial, uint64_t{tile} * length},
+                  work_max, partial_rows);
       }
     }
     row += count;
   }
+  std::sort(tasks_.begin(), tasks_.end(),
+            [](const AttentionTask& a, const AttentionTask& b) { return a.work > b.work; });
 }
 
-void CpuBackend::attend_split(const AttentionTask& task, uint32_t layer, uint32_t split, uint32_t token,
-                              std::span<SoftmaxState> rows) {
-  const uint32_t length = places_[token].position + 1;
-  const uint32_t end = std::min(length, (split + 1) * kAttentionSplit);
-  for (SoftmaxState& state : rows) {
-    *state.maximum = -INFINITY;
-    *state.sum = 0;
-    std::memset(state.output, 0, layout_.head_dim * sizeof(float));
+void CpuBackend::plan_tile(const AttentionTask& tile, uint64_t work_max, uint32_t& partial_rows) {
+  const uint32_t split_rows = tile.token_count * group_;
+  if (tile.work <= work_max || tile.split_last == 1 ||
+      partial_rows + tile.split_last * split_rows > kPartialRows) {
+    tasks_.push_back(tile);
+    return;
   }
-  for (uint32_t block = split * kAttentionSplit; block < end; block += kAttentionBlock) {
-    AttentionBlockArgs args;
-    args.head_dim = layout_.head_dim;
-    args.valid = std::min(kAttentionBlock, end - block);
-    for (uint32_t p = 0; p * kPageTokens < args.valid; ++p) {
-      const PageId page = task.item->pages[block / kPageTokens + p];
-      args.keys[p] = arena_.keys(page, layer, task.kv_head);
-      args.values[p] = arena_.values(page, layer, task.kv_head);
-    }
-    // As even a cut of the group's heads as the registers allow.
-    const uint32_t parts = (group_ + kernels_.query_rows - 1) / kernels_.query_rows;
-    for (uint32_t part = 0; part < parts; ++part) {
-      const uint32_t first = group_ * part / parts, last = group_ * (part + 1) / parts;
-      args.row_count = last - first;
-      for (uint32_t r = 0; r < args.row_count; ++r) {
-        const size_t head = size_t{token} * shape_.heads + task.kv_head * group_ + first + r;
-        args.queries[r] = queries_.data() + head * layout_.head_dim;
-        args.outputs[r] = rows[first + r].output;
-        args.maxima[r] = rows[first + r].maximum;
-        args.sums[r] = rows[first + r].sum;
-      }
-      kernels_.attention_block(args);
-    }
+  AttentionTask part = tile;
+  part.partial = partial_rows;
+  partial_rows += tile.split_last * split_rows;
+  apart_.push_back(part);
+  const uint64_t split_work = uint64_t{tile.token_count} * kAttentionSplit;
+  const auto splits = static_cast<uint32_t>(std::max<uint64_t>(work_max / split_work, 1));
+  for (uint32_t split = 0; split < tile.split_last; split += splits) {
+    part.split_first = split;
+    part.split_last = std::min(split + splits, tile.split_last);
+    part.work = split_work * (part.split_last - split);
+    tasks_.push_back(part);
   }
 }
 
-void CpuBackend::write_attention(uint32_t token, uint32_t head, const SoftmaxState& state) {
+uint32_t CpuBackend::attend_split(const AttentionTask& task, uint32_t layer, uint32_t split, float* states) {
+  const auto length = [&](uint32_t token) { return places_[task.token_first + token].position + 1; };
+  const uint32_t begin = split * kAttentionSplit;
+  uint32_t reaching = 0;
+  while (length(reaching) <= begin) ++reaching;
+  for (size_t row = size_t{reaching} * group_; row < size_t{task.token_count} * group_; ++row) {
+    float* state = states + row * state_floats_;
+    state[0] = -INFINITY;
+    std::memset(state + 1, 0, (state_floats_ - 1) * sizeof(float));
+  }
+  const uint32_t end = std::min(length(task.token_count - 1), begin + kAttentionSplit);
+  const uint32_t task_end = std::min(length(task.token_count - 1), task.split_last * kAttentionSplit);
+  AttentionBlockArgs args;
+  args.head_dim = layout_.head_dim;
+  args.group = group_;
+  args.query_stride = size_t{shape_.heads} * layout_.head_dim;
+  args.state_stride = state_floats_;
+  uint32_t first = reaching;
+  for (uint32_t block = begin; block < end; block += kAttentionBlock) {
+    while (length(first) <= block) ++first;
+    for (uint32_t p = 0; p < kAttentionBlock / kPageTokens; ++p) {
+      const uint32_t position = block + p * kPageTokens, next = position + kAttentionBlock;
+      const auto page_of = [&](uint32_t at) { return task.item->pages[at / kPageTokens]; };
+      args.next_keys[p] = next < task_end ? arena_.keys(page_of(next), layer, task.kv_head) : nullptr;
+      if (position >= end) continue;
+      args.keys[p] = arena_.keys(page_of(position), layer, task.kv_head);
+      args.values[p] = arena_.values(page_of(position), layer, task.kv_head);
+    }
+    args.token_count = task.token_count - first;
+    for (uint32_t i = 0; i < args.token_count; ++i) {
+      args.valid[i] = std::min(length(first + i) - block, kAttentionBlock);
+    }
+    const size_t head = size_t{task.token_first + first} * shape_.heads + size_t{task.kv_head} * group_;
+    args.queries = queries_.data() + head * layout_.head_dim;
+    args.states = states + size_t{first} * group_ * state_floats_;
+    kernels_.attention_block(args);
+  }
+  return reaching;
+}
+
+void CpuBackend::join_state(bool first, float* into, const float* next) const {
+  kernels_.attention_join(first, layout_.head_dim, into, into + 1, into + kStateOutput, next, next + 1,
+                          next + kStateOutput);
+}
+
+void CpuBackend::write_attention(uint32_t token, uint32_t head, const float* state) {
   float* out = slot(Slot::kAttention) + (size_t{token} * shape_.heads + head) * shape_.head_dim;
-  const float inverse = 1.0f / *state.sum;
-  for (uint32_t d = 0; d < shape_.head_dim; ++d) out[d] = state.output[d] * inverse;
+  const float inverse = 1.0f / state[1];
+  for (uint32_t d = 0; d < shape_.head_dim; ++d) out[d] = state[kStateOutput + d] * inverse;
 }
 
 void CpuBackend::attend(const AttentionTask& task, uint32_t layer, uint32_t thread) {
-  std::array<SoftmaxState, kGroupMax> rows;
+  const uint32_t rows = task.token_count * group_;
   if (task.partial != kNoPartial) {
-    for (uint32_t g = 0; g < group_; ++g) rows[g] = state_at(partials_.data(), task.partial + g);
-    attend_split(task, layer, task.split_first, task.token_first, {rows.data(), group_});
+    for (uint32_t split = task.split_first; split < task.split_last; ++split) {
+      attend_split(task, layer, split, partials_.data() + (task.partial + size_t{split} * rows) * state_floats_);
+    }
     return;
   }
-  // Splits outside, tokens inside: a split's pages stay in the cache for the tile's tokens.
-  const size_t per_thread = size_t{2} * kTokenTile * group_;
-  float* joined = thread_state_.data() + thread * per_thread * state_floats_;
-  float* fresh = joined + size_t{kTokenTile} * group_ * state_floats_;
-  for (uint32_t split = task.split_first; split < task.split_last; ++split) {
-    for (uint32_t i = 0; i < task.token_count; ++i) {
-      const uint32_t token = task.token_first + i;
-      if (places_[token].position < split * kAttentionSplit) continue;
-      for (uint32_t g = 0; g < group_; ++g) rows[g] = state_at(fresh, size_t{i} * group_ + g);
-      attend_split(task, layer, split, token, {rows.data(), group_});
-      for (uint32_t g = 0; g < group_; ++g) {
-        const SoftmaxState into = state_at(joined, size_t{i} * group_ + g);
-        kernels_.attention_join(split == 0, layout_.head_dim, into.maximum, into.sum, into.output, rows[g].maximum,
-                                rows[g].sum, rows[g].output);
-      }
+  // Splits outside, tokens inside: what is read of a page serves the whole tile.
+  const size_t half = size_t{kTokenTile} * group_ * state_floats_;
+  float* joined = thread_state_.data() + thread * 2 * half;
+  float* fresh = joined + half;
+  for (uint32_t split = 0; split < task.split_last; ++split) {
+    const uint32_t reaching = attend_split(task, layer, split, fresh);
+    for (size_t row = size_t{reaching} * group_; row < rows; ++row) {
+      join_state(split == 0, joined + row * state_floats_, fresh + row * state_floats_);
     }
   }
-  for (uint32_t i = 0; i < task.token_count; ++i) {
-    for (uint32_t g = 0; g < group_; ++g) {
-      write_attention(task.token_first + i, task.kv_head * group_ + g, state_at(joined, size_t{i} * group_ + g));
-    }
+  for (uint32_t row = 0; row < rows; ++row) {
+    write_attention(task.token_first + row / group_, task.kv_head * group_ + row % group_,
+                    joined + row * state_floats_);
   }
 }
 
 void CpuBackend::attention(uint32_t layer) {
   pool_.run(static_cast<uint32_t>(tasks_.size()),
             [&](uint32_t unit, uint32_t thread) { attend(tasks_[unit], layer, thread); });
-  // Join what ran apart, split after split.
-  for (const AttentionTask& task : tasks_) {
-    if (task.partial == kNoPartial) continue;
-    for (uint32_t g = 0; g < group_; ++g) {
-      const uint32_t base = task.partial - task.split_first * group_;
-      const SoftmaxState into = state_at(partials_.data(), base + g);
-      const SoftmaxState next = state_at(partials_.data(), task.partial + g);
-      if (task.split_first != 0) {
-        kernels_.attention_join(false, layout_.head_dim, into.maximum, into.sum, into.output, next.maximum, next.sum,
-                                next.output);
-      }
-      if (task.split_first + 1 == split_count(places_[task.token_first].position + 1)) {
-        write_attention(task.token_first, task.kv_head * group_ + g, into);
-      }
+  join_apart();
+}
+
+// Joins what ran apart, split after split into the first one.
+void CpuBackend::join_apart() {
+  for (const AttentionTask& tile : apart_) {
+    const uint32_t rows = tile.token_count * group_;
+    for (uint32_t row = 0; row < rows; ++row) {
+      const uint32_t token = tile.token_first + row / group_;
+      const uint32_t splits = split_count(places_[token].position + 1);
+      const auto state = [&](size_t split) {
+        return partials_.data() + (tile.partial + split * rows + row) * state_floats_;
+      };
+      for (uint32_t split = 1; split < splits; ++split) join_state(false, state(0), state(split));
+      write_attention(token, tile.kv_head * group_ + row % group_, state(0));
     }
   }
 }

@@ -40,7 +40,6 @@ class CpuBackend final : public Ops {
   void logits(VectorId weight, float epsilon, MatrixId matrix) override;
 
  private:
-  static constexpr uint32_t kTokenTile = 8;     // tokens of one sequence that attend together
   static constexpr uint32_t kProductsMax = 4;   // matrices of one group
   static constexpr uint32_t kPartialRows = 4096;  // query rows x splits kept apart in one step
 
@@ -56,15 +55,11 @@ class CpuBackend final : public Ops {
     uint32_t token_count;
     uint32_t kv_head;
     uint32_t split_first, split_last;
-    uint32_t partial;  // first partial row, or kNoPartial if the task sees every split
+    // Row of the tile's first split among those kept apart, or kNoPartial if the task sees every split.
+    uint32_t partial;
+    uint64_t work;  // tokens x positions
   };
   static constexpr uint32_t kNoPartial = UINT32_MAX;
-  // One running softmax: maximum, sum, output [head_dim].
-  struct SoftmaxState {
-    float* maximum;
-    float* sum;
-    float* output;
-  };
   struct ProductOutput {
     MatrixId matrix;
     ProductOut out;
@@ -81,14 +76,14 @@ class CpuBackend final : public Ops {
   const uint16_t* bfloats(std::span<const ProductOutput> products, const Activations& x, uint32_t tokens);
   void norm_rows(const float* rows, uint32_t tokens, VectorId weight, float epsilon, bool quantized);
   void plan_attention();
+  void plan_tile(const AttentionTask& tile, uint64_t work_max, uint32_t& partial_rows);
   void attend(const AttentionTask& task, uint32_t layer, uint32_t thread);
-  void attend_split(const AttentionTask& task, uint32_t layer, uint32_t split, uint32_t token,
-                    std::span<SoftmaxState> rows);
-  void write_attention(uint32_t token, uint32_t head, const SoftmaxState& state);
-  SoftmaxState state_at(float* base, size_t row) const {
-    float* at = base + row * state_floats_;
-    return {at, at + 1, at + 16};
-  }
+  // One split of a task, into [token_count * group] states from `states` on. Returns the first token that
+  // reaches the split; the states of those before it are left alone.
+  uint32_t attend_split(const AttentionTask& task, uint32_t layer, uint32_t split, float* states);
+  void join_state(bool first, float* into, const float* next) const;
+  void join_apart();
+  void write_attention(uint32_t token, uint32_t head, const float* state);
 
   ModelShape shape_;
   const Kernels& kernels_;
@@ -98,7 +93,7 @@ class CpuBackend final : public Ops {
   KvLayout layout_;
   uint32_t step_tokens_max_, step_logits_max_;
   uint32_t group_;            // heads per KV head
-  size_t state_floats_;       // of one SoftmaxState, padded
+  size_t state_floats_;       // of one running softmax (kernels.h)
   const scheduler::BatchPlan* plan_ = nullptr;
   uint32_t tokens_ = 0;
 
@@ -113,7 +108,8 @@ class CpuBackend final : public Ops {
   std::vector<float> gathered_;  // [logits, embedding]
   std::vector<float> logits_;    // [logits, vocabulary]
   std::vector<TokenPlace> places_;
-  std::vector<AttentionTask> tasks_;
+  std::vector<AttentionTask> tasks_;        // the largest first
+  std::vector<AttentionTask> apart_;        // tiles whose splits run as tasks of their own
   std::vector<float> partials_;      // [kPartialRows] states
   std::vector<float> thread_state_;  // [threads][2][kTokenTile][group] states
   // Tiles of each matrix that each thread multiplied with, all steps together: counted where a thread takes

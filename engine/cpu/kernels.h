@@ -53,18 +53,23 @@ struct ProductOut {
   bool accumulate = false;      // add to what is there (a residual)
 };
 
-// Rows of queries that share a KV head and a length: the heads of one token within a group.
-inline constexpr uint32_t kQueryRowsMax = 4;
+// One running softmax of a row: its maximum, its sum, and from kStateOutput on its output [head_dim].
+inline constexpr uint32_t kStateOutput = 16;
+// One block of positions for a tile: some tokens in a row of one sequence, and the heads that share a KV head.
+// Row r is head r % group of token r / group.
+inline constexpr uint32_t kTokenTile = 8;
 struct AttentionBlockArgs {
-  const float* queries[kQueryRowsMax];  // each [head_dim] f32, already scaled
-  float* outputs[kQueryRowsMax];        // each [head_dim] running output
-  float* maxima[kQueryRowsMax];         // running maximum
-  float* sums[kQueryRowsMax];           // running sum of exponentials
-  const uint16_t* keys[4];              // up to 4 pages, each [head_dim / 2][16][2] f16
-  const uint16_t* values[4];            // each [16][head_dim] f16
-  uint32_t row_count;                   // 1 .. kQueryRowsMax
-  uint32_t head_dim;                    // padded: a multiple of 16, at most kHeadDimMax
-  uint32_t valid;                       // positions of the block that the rows attend to, 1 .. 64
+  const float* queries;            // [tokens][query_stride], each [group][head_dim] f32, already scaled
+  size_t query_stride;             // floats from one token to the next
+  float* states;                   // [tokens * group][state_stride]
+  size_t state_stride;             // floats: at least kStateOutput + head_dim
+  const uint16_t* keys[4];         // up to 4 pages, each [head_dim / 2][16][2] f16
+  const uint16_t* values[4];       // each [16][head_dim] f16
+  const uint16_t* next_keys[4];    // what to fetch meanwhile: the next block's keys, or null
+  uint32_t token_count;            // 1 .. kTokenTile
+  uint32_t group;                  // heads that share the KV head
+  uint32_t head_dim;               // padded: a multiple of 16, at most kHeadDimMax
+  uint32_t valid[kTokenTile];      // positions of the block that a token attends to, 1 .. 64, never falling
 };
 
 // Where quantized blocks go: the arrays of Activations, from the first block to write.
@@ -78,8 +83,6 @@ struct BlockOut {
 
 struct Kernels {
   Isa isa;
-  // Rows of queries that attention_block handles best at once (registers), at most kQueryRowsMax.
-  uint32_t query_rows;
   // Tiles [tile_first, tile_last) of y = W x for `tokens` rows of activations.
   void (*product)(const PackedMatrix& w, uint32_t tile_first, uint32_t tile_last, const Activations& x,
                   uint32_t tokens, const ProductOut& out);
@@ -92,7 +95,8 @@ struct Kernels {
   void (*silu_multiply)(float* gate, const float* up, uint32_t count);
   // f32 to f16, saturating at +-65504, all [count].
   void (*to_half)(const float* values, uint32_t count, uint16_t* halves);
-  // One block of up to 64 positions for rows of queries: scores, softmax with rescaling, weighted values.
+  // One block of up to 64 positions for a tile: scores, softmax with rescaling, weighted values. Pages hold
+  // finite values throughout, also behind `valid`.
   void (*attention_block)(const AttentionBlockArgs& args);
   // Joins the partial result (m2, l2, o2) into (m1, l1, o1); `first` copies it.
   void (*attention_join)(bool first, uint32_t head_dim, float* m1, float* l1, float* o1, const float* m2,

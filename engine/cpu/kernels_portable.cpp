@@ -231,40 +231,46 @@ void to_half(const float* values, uint32_t count, uint16_t* halves) {
   for (uint32_t i = 0; i < count; ++i) halves[i] = float_to_half_saturating(values[i]);
 }
 
-void attention_block(const AttentionBlockArgs& a) {
-  const uint32_t pages = (a.valid + kPageTokens - 1) / kPageTokens;
+void attention_row(const AttentionBlockArgs& a, const float* query, uint32_t valid, float* state) {
+  const uint32_t pages = (valid + kPageTokens - 1) / kPageTokens;
   const uint32_t positions = pages * kPageTokens;
-  for (uint32_t r = 0; r < a.row_count; ++r) {
-    std::array<float, kAttentionBlock> weights;
-    float largest = -INFINITY;
+  std::array<float, kAttentionBlock> weights;
+  float largest = -INFINITY;
+  for (uint32_t j = 0; j < positions; ++j) {
+    float even = 0, odd = 0;
+    const uint16_t* key = a.keys[j / kPageTokens] + size_t{j % kPageTokens} * 2;
+    for (uint32_t d = 0; d < a.head_dim; d += 2) {
+      even = std::fmaf(half_to_float(key[size_t{d} * kPageTokens]), query[d], even);
+      odd = std::fmaf(half_to_float(key[size_t{d} * kPageTokens + 1]), query[d + 1], odd);
+    }
+    weights[j] = j < valid ? even + odd : -INFINITY;
+    largest = largest > weights[j] ? largest : weights[j];
+  }
+  const float maximum = state[0] > largest ? state[0] : largest;
+  const float rescale = exp_polynomial(state[0] - maximum);
+  std::array<float, 16> partial{};
+  for (uint32_t j = 0; j < positions; ++j) {
+    weights[j] = exp_polynomial(weights[j] - maximum);
+    partial[j % 16] = partial[j % 16] + weights[j];
+  }
+  state[0] = maximum;
+  state[1] = std::fmaf(state[1], rescale, join_sums(partial));
+  for (uint32_t d = 0; d < a.head_dim; ++d) {
+    // Adding zero turns a -0 that the rescaling may leave into +0, so that a zero weight changes nothing.
+    float sum = state[kStateOutput + d] * rescale + 0.0f;
     for (uint32_t j = 0; j < positions; ++j) {
-      float even = 0, odd = 0;
-      const uint16_t* key = a.keys[j / kPageTokens] + size_t{j % kPageTokens} * 2;
-      for (uint32_t d = 0; d < a.head_dim; d += 2) {
-        even = std::fmaf(half_to_float(key[size_t{d} * kPageTokens]), a.queries[r][d], even);
-        odd = std::fmaf(half_to_float(key[size_t{d} * kPageTokens + 1]), a.queries[r][d + 1], odd);
-      }
-      weights[j] = j < a.valid ? even + odd : -INFINITY;
-      largest = largest > weights[j] ? largest : weights[j];
+      const uint16_t value = a.values[j / kPageTokens][size_t{j % kPageTokens} * a.head_dim + d];
+      sum = std::fmaf(weights[j], half_to_float(value), sum);
     }
-    const float maximum = *a.maxima[r] > largest ? *a.maxima[r] : largest;
-    const float rescale = exp_polynomial(*a.maxima[r] - maximum);
-    std::array<float, 16> partial{};
-    for (uint32_t j = 0; j < positions; ++j) {
-      weights[j] = exp_polynomial(weights[j] - maximum);
-      partial[j % 16] = partial[j % 16] + weights[j];
-    }
-    *a.maxima[r] = maximum;
-    *a.sums[r] = std::fmaf(*a.sums[r], rescale, join_sums(partial));
-    for (uint32_t d = 0; d < a.head_dim; ++d) {
-      // Adding zero turns a -0 that the rescaling may leave into +0, so that a zero weight changes nothing.
-      float sum = a.outputs[r][d] * rescale + 0.0f;
-      for (uint32_t j = 0; j < positions; ++j) {
-        const uint16_t value = a.values[j / kPageTokens][size_t{j % kPageTokens} * a.head_dim + d];
-        sum = std::fmaf(weights[j], half_to_float(value), sum);
-      }
-      a.outputs[r][d] = sum;
-    }
+    state[kStateOutput + d] = sum;
+  }
+}
+
+void attention_block(const AttentionBlockArgs& a) {
+  for (uint32_t r = 0; r < a.token_count * a.group; ++r) {
+    const uint32_t token = r / a.group;
+    const float* query = a.queries + token * a.query_stride + size_t{r % a.group} * a.head_dim;
+    attention_row(a, query, a.valid[token], a.states + r * a.state_stride);
   }
 }
 
@@ -285,7 +291,7 @@ void attention_join(bool first, uint32_t head_dim, float* m1, float* l1, float* 
 
 }  // namespace
 
-const Kernels kKernelsPortable{Isa::kPortable, 4,       product,         quantize,      rms_norm,
+const Kernels kKernelsPortable{Isa::kPortable, product,         quantize,      rms_norm,
                                silu_multiply,  to_half, attention_block, attention_join, nullptr};
 
 }  // namespace inferd::engine::cpu

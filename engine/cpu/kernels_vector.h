@@ -134,7 +134,7 @@ void to_bfloat(const float* values, uint32_t count, uint16_t* bfloats) {
 
 template <class S>
 constexpr Kernels make_table(Isa isa) {
-  Kernels table{isa,           S::kQueryRows,    product<S>, quantize<S>,        rms_norm<S>,
+  Kernels table{isa, product<S>, quantize<S>,        rms_norm<S>,
                 silu_multiply<S>, to_half<S>, attention_block<S>, attention_join<S>, nullptr};
   if constexpr (S::kBfloatDots) table.to_bfloat = to_bfloat<S>;
   return table;

@@ -73,21 +73,25 @@ TEST(GoldenBits, OfAttention) {
   std::vector<uint16_t> page(size_t{kPageTokens} * kHeadDim);
   for (uint16_t& half : page) half = float_to_half_saturating(random_value(prng));
   const auto query = random_values(kHeadDim, 3, prng);
-  std::vector<float> state(kHeadDim + 2, 0.0f);
+  std::vector<float> state(kStateOutput + kHeadDim, 0.0f);
   state[0] = -INFINITY;
   AttentionBlockArgs args{};
-  args.queries[0] = query.data();
-  args.outputs[0] = state.data() + 2;
-  args.maxima[0] = state.data();
-  args.sums[0] = state.data() + 1;
-  args.row_count = 1;
+  args.queries = query.data();
+  args.states = state.data();
+  args.query_stride = kHeadDim;
+  args.state_stride = state.size();
+  args.token_count = args.group = 1;
   args.head_dim = kHeadDim;
-  args.valid = 35;
+  args.valid[0] = 35;
   for (uint32_t p = 0; p < 4; ++p) args.keys[p] = args.values[p] = page.data();
   portable().attention_block(args);
   portable().attention_block(args);
-  std::vector<float> joined = state;
-  portable().attention_join(false, kHeadDim, &joined[0], &joined[1], &joined[2], &state[0], &state[1], &state[2]);
+  std::vector<float> both = state;
+  float* const output = both.data() + kStateOutput;
+  portable().attention_join(false, kHeadDim, &both[0], &both[1], output, &state[0], &state[1],
+                            state.data() + kStateOutput);
+  std::vector<float> joined{both[0], both[1]};
+  joined.insert(joined.end(), output, output + kHeadDim);
   EXPECT_EQ(digest(joined), 0x66c4cba765e7d88bu) << std::hex << "0x" << digest(joined);
 }
 

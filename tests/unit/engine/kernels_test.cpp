@@ -141,48 +141,68 @@ TEST(Kernels, ElementwiseOperatorsAgreeOverInstructionSets) {
   }
 }
 
-// Runs one block for `rows` queries on a table and returns outputs, maxima and sums.
+struct TileShape {
+  uint32_t tokens, group, head_dim;
+  std::vector<uint32_t> valid;
+};
+
+// Runs two blocks for a tile, the second of which rescales the first. Returns the states, row after row.
 std::vector<float> attend(const Kernels& kernels, const std::vector<std::vector<uint16_t>>& pages,
-                          const std::vector<float>& queries, uint32_t rows, uint32_t head_dim, uint32_t valid) {
-  std::vector<float> state(size_t{rows} * (head_dim + 2), 0.0f);
-  AttentionBlockArgs args;
-  args.row_count = rows;
-  args.head_dim = head_dim;
-  args.valid = valid;
-  for (uint32_t r = 0; r < rows; ++r) {
-    float* at = state.data() + size_t{r} * (head_dim + 2);
-    at[0] = -INFINITY;
-    args.maxima[r] = at;
-    args.sums[r] = at + 1;
-    args.outputs[r] = at + 2;
-    args.queries[r] = queries.data() + size_t{r} * head_dim;
-  }
+                          const float* queries, const TileShape& shape, bool fetch_ahead) {
+  const size_t stride = kStateOutput + shape.head_dim;
+  std::vector<float> states(shape.tokens * shape.group * stride, 0.0f);
+  for (size_t at = 0; at < states.size(); at += stride) states[at] = -INFINITY;
+  AttentionBlockArgs args{};
+  args.token_count = shape.tokens;
+  args.group = shape.group;
+  args.head_dim = shape.head_dim;
+  args.queries = queries;
+  args.query_stride = size_t{shape.group} * shape.head_dim;
+  args.states = states.data();
+  args.state_stride = stride;
+  std::copy(shape.valid.begin(), shape.valid.end(), args.valid);
   for (uint32_t p = 0; p < 4; ++p) {
     args.keys[p] = pages[2 * p].data();
     args.values[p] = pages[2 * p + 1].data();
+    args.next_keys[p] = fetch_ahead ? pages[2 * p].data() : nullptr;
   }
   kernels.attention_block(args);
-  kernels.attention_block(args);  // a second block rescales the first
-  return state;
+  kernels.attention_block(args);
+  return states;
 }
 
-TEST(Kernels, AttentionAgreesOverInstructionSetsAndGroupingOfRows) {
+// Each row as if it were alone, by the portable table: instruction sets, tiles of any shape, and rows with less
+// to attend to than their neighbours.
+TEST(Kernels, AttentionAgreesOverInstructionSetsAndTiles) {
   Prng prng(15);
-  for (const uint32_t head_dim : {16u, 64u, 80u, 128u}) {
+  for (const uint32_t head_dim : {16u, 64u, 80u, 128u, 256u}) {
     std::vector<std::vector<uint16_t>> pages(8, std::vector<uint16_t>(size_t{16} * head_dim));
     for (auto& page : pages) {
       for (uint16_t& half : page) half = float_to_half_saturating(random_value(prng));
     }
-    std::vector<float> queries(size_t{4} * head_dim);
+    std::vector<float> queries(size_t{kTokenTile} * 9 * head_dim);
     for (float& q : queries) q = random_value(prng);
-    for (const uint32_t valid : {1u, 7u, 16u, 33u, 64u}) {
-      const auto expected = attend(kernels_for(Isa::kPortable), pages, queries, 4, head_dim, valid);
+    const std::vector<TileShape> shapes{
+        {1, 1, head_dim, {1}},     {1, 3, head_dim, {7}},
+        {1, 9, head_dim, {64}},    {2, 2, head_dim, {16, 17}},
+        {3, 1, head_dim, {31, 32, 33}},
+        {8, 3, head_dim, {57, 58, 59, 60, 61, 62, 63, 64}},
+        {8, 4, head_dim, {64, 64, 64, 64, 64, 64, 64, 64}},
+        {7, 9, head_dim, {1, 2, 3, 4, 5, 6, 7}}};
+    for (const TileShape& shape : shapes) {
+      const size_t stride = kStateOutput + head_dim;
+      std::vector<float> expected;
+      for (uint32_t r = 0; r < shape.tokens * shape.group; ++r) {
+        const TileShape alone{1, 1, head_dim, {shape.valid[r / shape.group]}};
+        const auto row = attend(kernels_for(Isa::kPortable), pages, queries.data() + size_t{r} * head_dim,
+                                alone, false);
+        expected.insert(expected.end(), row.begin(), row.end());
+      }
       for (const VectorTable& table : vector_tables()) {
-        for (uint32_t rows = 1; rows <= 4; ++rows) {
-          const auto got = attend(*table.kernels, pages, queries, rows, head_dim, valid);
-          EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * 4), 0)
-              << table.name << " head_dim " << head_dim << " valid " << valid << " rows " << rows;
-        }
+        const auto got = attend(*table.kernels, pages, queries.data(), shape, shape.tokens % 2 == 0);
+        ASSERT_EQ(got.size(), shape.tokens * shape.group * stride);
+        EXPECT_EQ(std::memcmp(got.data(), expected.data(), got.size() * 4), 0)
+            << table.name << " head_dim " << head_dim << " tokens " << shape.tokens << " group " << shape.group;
       }
     }
   }
