@@ -16,7 +16,6 @@ using scheduler::SequenceEvent;
 
 namespace {
 
-constexpr double kPlannedShare = 0.9;  // of the target that a step is planned for, as in the daemon
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr UserId kFirstUser{1000};
 constexpr CacheDomain kSharedDomain{7};
@@ -184,7 +183,8 @@ bool TraceSimulation::step() {
     memory_->drop_cached(static_cast<uint32_t>(before_s), kDroppedATurn);
   }
   scheduler::StepBudget budget = scheduler_->step_budget();
-  budget.time_ns = static_cast<int64_t>(kPlannedShare * options_.itl_target_ms * 1e6);
+  const auto target_ns = static_cast<int64_t>(options_.itl_target_ms * 1e6);
+  budget.time_ns = margin_.planned_ns(target_ns);
   budget.cost = cost_model_.cost();
   if (!scheduler_->plan(budget, plan_)) return false;
   std::array<PageId, 64> taken;
@@ -196,6 +196,7 @@ bool TraceSimulation::step() {
     cost.add(static_cast<uint32_t>(item.tokens.size()), item.logits_count, item.position_first);
   }
   const int64_t step_ns = std::max<int64_t>(1, std::llround(cost.predicted_ns(options_.cost)));
+  margin_.observe(cost_model_.predict_ns(plan_), step_ns, target_ns);
   cost_model_.observe(plan_, step_ns);
   result_.busy_s += seconds(step_ns);
   look_at_plan();

@@ -109,6 +109,7 @@ class TraceSimulation {
   std::unique_ptr<memory::PagedMemory> memory_;
   std::unique_ptr<scheduler::Scheduler> scheduler_;
   scheduler::StepCostModel cost_model_;
+  scheduler::StepMargin margin_;
   scheduler::BatchPlan plan_;
   std::vector<scheduler::ItemResult> item_results_;
   std::vector<TokenId> sampled_;  // [items]

@@ -10,14 +10,6 @@
 
 namespace inferd::daemon {
 
-namespace {
-
-// Of the latency target, what a step is planned for: the rest is for what the figures do not foresee, and
-// for sampling and publishing.
-constexpr double kPlannedShare = 0.9;
-
-}  // namespace
-
 Result<std::unique_ptr<StepLoop>> StepLoop::create(StepLoopParts parts, StepLoopLimits limits) {
   UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll) return errno_error("cannot create the engine's epoll descriptor", errno);
@@ -163,7 +155,7 @@ void StepLoop::update_flow(EngineSession& session, int64_t now_ns) {
 
 scheduler::StepBudget StepLoop::choose_budget() const {
   scheduler::StepBudget budget = parts_.scheduler.step_budget();
-  budget.time_ns = static_cast<int64_t>(kPlannedShare * static_cast<double>(limits_.itl_target_ns));
+  budget.time_ns = margin_.planned_ns(limits_.itl_target_ns);
   budget.cost = cost_model_.cost();
   return budget;
 }
@@ -274,6 +266,7 @@ void StepLoop::fail_unsampled() {
 
 void StepLoop::note_step_time(int64_t step_ns) {
   counters_.step.add(step_ns);
+  margin_.observe(cost_model_.predict_ns(plan_), step_ns, limits_.itl_target_ns);
   cost_model_.observe(plan_, step_ns);
 }
 

@@ -248,6 +248,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   Accounts accounts_;
   PressureMeter pressure_;
   scheduler::StepCostModel cost_model_;
+  scheduler::StepMargin margin_;
   bool draining_ = false;
   std::optional<int64_t> drain_deadline_ns_;
   bool stopped_ = false;

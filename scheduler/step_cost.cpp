@@ -20,6 +20,13 @@ constexpr double kRidge = 0.05;
 // Scales, so that the four columns are of like size.
 constexpr std::array<double, 4> kScale = {1, 8, 64, 65'536};
 
+// Of StepMargin: the part of the steps that may be late, how fast it learns, and its bounds. What a client
+// waits for besides the step, and what no reserve can help against.
+constexpr double kLateShare = 0.02;
+constexpr double kMarginStep = 0.08;
+constexpr double kMarginMin = 1.05;
+constexpr double kMarginMax = 2.0;
+
 }  // namespace
 
 StepCostModel::Row StepCostModel::features(const BatchPlan& plan) {
@@ -112,6 +119,13 @@ double StepCostModel::predict_ns(const BatchPlan& plan) const {
   double sum = 0;
   for (uint32_t i = 0; i < kFigures; ++i) sum += row[i] * figures_[i];
   return sum;
+}
+
+void StepMargin::observe(double predicted_ns, int64_t step_ns, int64_t target_ns) {
+  if (target_ns == 0 || predicted_ns < static_cast<double>(target_ns) / 2) return;
+  const bool late = static_cast<double>(step_ns) > margin_ * predicted_ns;
+  margin_ += late ? kMarginStep * (1 - kLateShare) : -kMarginStep * kLateShare;
+  margin_ = std::clamp(margin_, kMarginMin, kMarginMax);
 }
 
 }  // namespace inferd::scheduler

@@ -315,8 +315,9 @@ void CpuBackend::plan_attention() {
   uint32_t row = 0, partial_rows = 0;
   for (const BatchItem& item : plan_->items) {
     const auto count = static_cast<uint32_t>(item.tokens.size());
-    for (uint32_t first = 0; first < count; first += kTokenTile) {
-      const uint32_t tile = std::min(kTokenTile, count - first);
+    const uint32_t tiles = (count + kTokenTile - 1) / kTokenTile;
+    for (uint32_t t = 0; t < tiles; ++t) {
+      const uint32_t first = count * t / tiles, tile = count * (t + 1) / tiles - first;
       const uint32_t length = item.position_first + first + tile;
       for (uint32_t h = 0; h < shape_.kv_heads; ++h) {
         plan_tile({&item, row + first, tile, h, 0, split_count(length), kNoPartial, uint64_t{tile} * length},
@@ -428,22 +429,20 @@ void CpuBackend::attend(const AttentionTask& task, uint32_t layer, uint32_t thre
 void CpuBackend::attention(uint32_t layer) {
   pool_.run(static_cast<uint32_t>(tasks_.size()),
             [&](uint32_t unit, uint32_t thread) { attend(tasks_[unit], layer, thread); });
-  join_apart();
+  pool_.run(static_cast<uint32_t>(apart_.size()), [&](uint32_t unit, uint32_t) { join_apart(apart_[unit]); });
 }
 
 // Joins what ran apart, split after split into the first one.
-void CpuBackend::join_apart() {
-  for (const AttentionTask& tile : apart_) {
-    const uint32_t rows = tile.token_count * group_;
-    for (uint32_t row = 0; row < rows; ++row) {
-      const uint32_t token = tile.token_first + row / group_;
-      const uint32_t splits = split_count(places_[token].position + 1);
-      const auto state = [&](size_t split) {
-        return partials_.data() + (tile.partial + split * rows + row) * state_floats_;
-      };
-      for (uint32_t split = 1; split < splits; ++split) join_state(false, state(0), state(split));
-      write_attention(token, tile.kv_head * group_ + row % group_, state(0));
-    }
+void CpuBackend::join_apart(const AttentionTask& tile) {
+  const uint32_t rows = tile.token_count * group_;
+  for (uint32_t row = 0; row < rows; ++row) {
+    const uint32_t token = tile.token_first + row / group_;
+    const uint32_t splits = split_count(places_[token].position + 1);
+    const auto state = [&](size_t split) {
+      return partials_.data() + (tile.partial + split * rows + row) * state_floats_;
+    };
+    for (uint32_t split = 1; split < splits; ++split) join_state(false, state(0), state(split));
+    write_attention(token, tile.kv_head * group_ + row % group_, state(0));
   }
 }
 

@@ -82,7 +82,7 @@ class CpuBackend final : public Ops {
   // reaches the split; the states of those before it are left alone.
   uint32_t attend_split(const AttentionTask& task, uint32_t layer, uint32_t split, float* states);
   void join_state(bool first, float* into, const float* next) const;
-  void join_apart();
+  void join_apart(const AttentionTask& tile);
   void write_attention(uint32_t token, uint32_t head, const float* state);
 
   ModelShape shape_;

@@ -317,5 +317,47 @@ TEST(StepCost, WhatALongContextCostsIsLearnedInAFewSteps) {
   }
 }
 
+// A machine on which every `period`-th step takes `slow` times what was foreseen: how many of the last 1,000
+// of `steps` steps, each planned for what the margin leaves, end after the target.
+uint32_t late_steps(StepMargin& margin, uint32_t steps, uint32_t period, double slow) {
+  constexpr int64_t kTargetNs = 50'000'000;
+  uint32_t late = 0;
+  for (uint32_t i = 0; i < steps; ++i) {
+    const auto predicted_ns = static_cast<double>(margin.planned_ns(kTargetNs));
+    const auto step_ns = static_cast<int64_t>(predicted_ns * (i % period == 0 ? slow : 1));
+    if (i + 1000 >= steps && step_ns > kTargetNs) ++late;
+    margin.observe(predicted_ns, step_ns, kTargetNs);
+  }
+  return late;
+}
+
+TEST(StepMargin, KeepsInReserveWhatTheMachineNeeds) {
+  constexpr int64_t kTargetNs = 50'000'000;
+  StepMargin calm;
+  EXPECT_EQ(late_steps(calm, 3000, 1, 1.0), 0u);
+  EXPECT_GT(calm.planned_ns(kTargetNs), kTargetNs * 94 / 100);
+  StepMargin shared;  // one step of ten takes longer, but of 1,000 no more than a few are late
+  EXPECT_LE(late_steps(shared, 3000, 10, 1.4), 30u);
+  EXPECT_LT(shared.planned_ns(kTargetNs), kTargetNs * 75 / 100);
+  EXPECT_EQ(late_steps(shared, 3000, 1, 1.0), 0u);
+  EXPECT_GT(shared.planned_ns(kTargetNs), kTargetNs * 94 / 100);
+  // What is rarer than the part that may be late costs nothing in the long run.
+  StepMargin rare;
+  EXPECT_LE(late_steps(rare, 5000, 500, 3.0), 2u);
+  EXPECT_GT(rare.planned_ns(kTargetNs), kTargetNs * 85 / 100);
+}
+
+TEST(StepMargin, LooksOnlyAtStepsNearTheTargetAndStaysWithinBounds) {
+  constexpr int64_t kTargetNs = 50'000'000;
+  StepMargin margin;
+  const int64_t before = margin.planned_ns(kTargetNs);
+  for (uint32_t i = 0; i < 1000; ++i) margin.observe(8e6, 40'000'000, kTargetNs);
+  for (uint32_t i = 0; i < 1000; ++i) margin.observe(40e6, 400'000'000, 0);
+  EXPECT_EQ(margin.planned_ns(kTargetNs), before);
+  for (uint32_t i = 0; i < 1000; ++i) margin.observe(40e6, 400'000'000, kTargetNs);
+  EXPECT_GE(margin.planned_ns(kTargetNs), kTargetNs / 2);
+  EXPECT_EQ(margin.planned_ns(0), 0);
+}
+
 }  // namespace
 }  // namespace inferd::scheduler
