@@ -256,16 +256,22 @@ bool Scheduler::make_room(const RequestSlot& slot) {
     const PageCount wanted = pages_wanted(running);
     return (wanted > held ? wanted - held : PageCount()) + PageCount(1);
   };
+  const bool full = memory_.sequences().full();
+  if (full) {
+    // Somebody must go, however many pages are free.
+    list_displaceable(slot);
+    if (displaceable_.empty()) return false;
+  }
   PageCount required = pages_wanted(slot) - PageCount(slot.computed / kPageTokens);
   for (uint32_t index : running_.slots()) {
     if (!slots_[index].paused) required += lacks(slots_[index]);
   }
-  if (spare() >= required && !memory_.sequences().full()) return true;
-
-  list_displaceable(slot);
   PageCount hoped = spare();
+  if (!full) {
+    if (hoped >= required) return true;
+    list_displaceable(slot);
+  }
   size_t count = 0;
-  const bool full = memory_.sequences().full();
   while (hoped < required || (full && count == 0)) {
     if (count == displaceable_.size()) return false;
     const RequestSlot& other = slots_[displaceable_[count++]];

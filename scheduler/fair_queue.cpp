@@ -20,9 +20,7 @@ constexpr std::array<uint32_t, 40> kNiceCost = {
     6104, 7629, 9537, 11921, 14901, 18626, 23283, 29104, 36380, 45475, 56843, 71054};
 
 uint64_t virtual_cost(uint64_t cost, uint32_t weight, int32_t nice) {
-  const uint64_t scaled =
-      cost * kCostTime * kNiceCost[static_cast<size_t>(std::clamp(nice, -20, 19) + 20)] / kNiceUnit;
-  return scaled * kWeightDefault / weight;
+  return FairQueue::nice_cost(cost, nice) * kWeightDefault / weight;
 }
 
 // An account that may go: closed, and not ahead of its group.
@@ -105,6 +103,14 @@ void FairQueue::close(uint32_t lane) {
   FairAccount& user = users_[account.owner];
   INFERD_CHECK(user.members > 0);
   if (--user.members == 0) user.backlogged = false;
+}
+
+uint64_t FairQueue::nice_cost(uint64_t cost, int32_t nice) {
+  return cost * kCostTime * kNiceCost[static_cast<size_t>(std::clamp(nice, -20, 19) + 20)] / kNiceUnit;
+}
+
+uint64_t FairQueue::user_time(uint32_t lane, uint64_t nice_cost) const {
+  return nice_cost * kWeightDefault / user_of(lane).weight;
 }
 
 void FairQueue::expect(uint32_t lane, uint64_t cost, int32_t nice) {

@@ -62,6 +62,9 @@ class FairQueue {
   // Adds cost to the lane and its user for the time being, until all that is forgotten.
   void expect(uint32_t lane, uint64_t cost, int32_t nice);
   void forget_expected();
+  // What a cost counts at a nice, and how far such cost takes the lane's user on (rounded down).
+  static uint64_t nice_cost(uint64_t cost, int32_t nice);
+  uint64_t user_time(uint32_t lane, uint64_t nice_cost) const;
   // Adds cost for good.
   void charge(uint32_t lane, uint64_t cost, int32_t nice);
   // The lane has work that this step leaves undone.

@@ -49,6 +49,7 @@ void Scheduler::count_work(const StepBudget& budget) {
   work_.resize(std::max<size_t>(work_.size(), fair_.lane_count()));
   for (LaneWork& work : work_) {
     work.prefill_tokens = 0;
+    work.decode_count = 0;
     work.decode_first = work.decode_last = work.prefill_first = work.prefill_last = kNone;
   }
   for (uint32_t index : running_.slots()) {
@@ -113,6 +114,7 @@ void Scheduler::set_time_room(const StepBudget& budget) {
 // them; prefills by nice and age.
 void Scheduler::list_work(const StepBudget& budget) {
   for (std::vector<uint32_t>& lanes : class_lanes_) lanes.clear();
+  user_decode_cost_.assign(fair_.user_count(), 0);
   by_age_.assign(running_.slots().begin(), running_.slots().end());
   if (room_.cut_decodes || std::min(budget.tokens, budget.logits) < running_.size()) {
     std::sort(by_age_.begin(), by_age_.end(), [this](uint32_t a, uint32_t b) {
@@ -136,6 +138,10 @@ void Scheduler::list_work(const StepBudget& budget) {
     }
     slot.lane_next = kNone;
     const bool decodes = slot.state == SequenceState::kDecoding;
+    if (decodes) {
+      ++work.decode_count;
+      user_decode_cost_[fair_.user_index(slot.lane)] += FairQueue::nice_cost(kDecodeCost, slot.nice);
+    }
     uint32_t& first = decodes ? work.decode_first : work.prefill_first;
     uint32_t& last = decodes ? work.decode_last : work.prefill_last;
     if (first == kNone) {
@@ -178,12 +184,40 @@ uint64_t Scheduler::decode_time_max(size_t priority) const {
   return behind + uint64_t{config_.step_tokens} * kCostTime;
 }
 
+// Whether the step has room for all decodes of the class that have had no turn yet.
+bool Scheduler::decodes_fit(size_t priority, uint64_t cost_max) const {
+  if (room_.cut_decodes || cost_max != std::numeric_limits<uint64_t>::max()) return false;
+  uint32_t decodes = 0;
+  for (uint32_t lane : class_lanes_[priority]) decodes += work_[lane].decode_count;
+  return decodes <= std::min(room_.tokens, room_.logits);
+}
+
+// All decodes of a lane, whose turns come in any case.
+void Scheduler::grant_lane(LaneWork& work, uint32_t lane, uint64_t& spent) {
+  for (; work.decode_first != kNone; work.decode_first = slots_[work.decode_first].lane_next) {
+    RequestSlot& slot = slots_[work.decode_first];
+    if (grant(slot, 1) == 0) return;
+    --work.decode_count;
+    const uint64_t cost = cost_of(slot, slot.planned);
+    spent += cost;
+    fair_.expect(lane, cost, slot.nice);
+  }
+}
+
 void Scheduler::grant_decodes(size_t priority, uint64_t time_max, uint64_t cost_max,
                               uint64_t& spent) {
   turns_.clear();
+  // Where there is room for all, no turn matters but for the bound of time, and that is a matter of each user.
+  const bool fit = decodes_fit(priority, cost_max);
   for (uint32_t lane : class_lanes_[priority]) {
     const uint32_t first = work_[lane].decode_first;
-    if (first != kNone) turns_.add(lane, slots_[first].arrival);
+    if (first == kNone) continue;
+    const uint64_t cost = user_decode_cost_[fair_.user_index(lane)];
+    if (fit && fair_.user_of(lane).time + fair_.user_time(lane, cost) <= time_max) {
+      grant_lane(work_[lane], lane, spent);
+    } else {
+      turns_.add(lane, slots_[first].arrival);
+    }
   }
   turns_.start();
   while (!turns_.empty() && spent < cost_max) {
@@ -195,6 +229,7 @@ void Scheduler::grant_decodes(size_t priority, uint64_t time_max, uint64_t cost_
     const uint64_t cost = cost_of(slot, slot.planned);
     spent += cost;
     fair_.expect(lane, cost, slot.nice);
+    --work.decode_count;
     work.decode_first = slot.lane_next;
     if (work.decode_first == kNone) {
       turns_.remove();

@@ -209,6 +209,7 @@ class Scheduler {
     // Of the step being planned:
     size_t place = 0;             // in `waiting`: the next one to try
     uint32_t prefill_tokens = 0;  // left to compute of its running prefills
+    uint32_t decode_count = 0;    // of its decodes that had no turn yet
     uint32_t decode_first = 0;    // lists of slots, linked by lane_next
     uint32_t decode_last = 0;
     uint32_t prefill_first = 0;
@@ -281,6 +282,8 @@ class Scheduler {
   void insert_by_nice(uint32_t& first, uint32_t index);
   void grant_class(size_t priority, uint64_t cost_max);
   uint64_t decode_time_max(size_t priority) const;
+  bool decodes_fit(size_t priority, uint64_t cost_max) const;
+  void grant_lane(LaneWork& work, uint32_t lane, uint64_t& spent);
   void grant_decodes(size_t priority, uint64_t time_max, uint64_t cost_max, uint64_t& spent);
   void grant_prefills(size_t priority, uint64_t cost_max, uint64_t& spent);
   uint32_t own_share(const RequestSlot& slot) const;
@@ -342,6 +345,7 @@ class Scheduler {
   std::array<memory::SlotRef, kLoadsAhead> next_stored_;  // scratch
   std::vector<uint32_t> displaceable_;     // scratch of make_room()
   std::vector<double> user_decode_ns_;     // scratch of set_time_room(), by user account
+  std::vector<uint64_t> user_decode_cost_;    // [user accounts]: of all their decodes, by nice
   std::array<std::vector<uint32_t>, kPriorityClasses> class_lanes_;  // lanes with running work
   std::vector<PageId> prefix_;     // what find_prefix() found
   std::vector<memory::SlotRef> stored_;  // and what the next tier has from stored_from_ on
