@@ -7,6 +7,7 @@ import subprocess
 import examples_test
 import harness
 
+NAMES = ("example-one-shot", "example-many", "example-chat", "example-samples", "example-side-by-side")
 EXAMPLES = os.path.join(harness.SOURCE, "client_lib/examples")
 
 
@@ -35,8 +36,7 @@ class InstalledPackage(harness.DaemonTest):
 
     def check(self, binary):
         """The examples as `binary` finds them work, with the library of the package."""
-        for name in ("example-one-shot", "example-many", "example-chat", "example-samples",
-                     "example-side-by-side"):
+        for name in NAMES:
             self.assertIn("libinferd.so.0", self.needed(binary(name)))
             loaded = run("ldd", binary(name), env=self.environment)
             self.assertIn("libinferd.so.0 => " + self.library_dir, loaded)
@@ -71,7 +71,7 @@ class InstalledPackage(harness.DaemonTest):
         build = os.path.join(self.daemon.folder, "cmake-consumer")
         run("cmake", "-S", EXAMPLES, "-B", build, "-G", "Ninja", "-DCMAKE_PREFIX_PATH=" + self.folder,
             "-DCMAKE_C_FLAGS=-Werror", "-DCMAKE_CXX_FLAGS=-Werror")
-        run("cmake", "--build", build)
+        run("cmake", "--build", build, "--target", *NAMES, "guide-first-answer")
         self.check(lambda name: os.path.join(build, name))
 
     def test_found_by_pkg_config(self):

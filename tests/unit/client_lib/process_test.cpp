@@ -19,11 +19,11 @@
 namespace inferd::test {
 namespace {
 
-// The exit code of a child process that runs `body`; -1 if it did not end by itself in ten seconds.
+// The exit code of a child process that runs `body`; -1 if it did not end by itself in a minute.
 int in_child(const std::function<int()>& body) {
   const pid_t child = fork();
   if (child == 0) {
-    alarm(10);  // a lock of the parent's that nobody will release
+    alarm(60);  // a lock of the parent's that nobody will release
     _exit(body());
   }
   int status = 0;
