@@ -497,6 +497,7 @@ TEST(Library, SamplesOfOnePromptAreNumberedAndOpenedTogetherOrNotAtAll) {
   inferd_sequence* samples[3] = {};
   ASSERT_EQ(inferd_open_samples(client.get(), &prompt, &sampling, 3, samples, nullptr), INFERD_OK);
   for (inferd_sequence* sample : samples) EXPECT_EQ(read_all(sample).text, "Hello");
+  std::unique_lock lock(mutex);
   ASSERT_EQ(asked.size(), 3u);
   for (uint32_t i = 0; i < 3; ++i) {
     EXPECT_EQ(asked[i].branch, 7 + i);
@@ -504,6 +505,7 @@ TEST(Library, SamplesOfOnePromptAreNumberedAndOpenedTogetherOrNotAtAll) {
     EXPECT_EQ(asked[i].prompt_count, 3u);
     inferd_close(samples[i]);
   }
+  lock.unlock();
   EXPECT_EQ(inferd_open_samples(client.get(), &prompt, &sampling, 0, samples, nullptr),
             INFERD_INVALID_ARGUMENT);
   sampling.top_p = 2;
