@@ -1,7 +1,9 @@
 // The C++ wrapper.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <inferd/inferd.hpp>
+#include <memory>
 #include <thread>
 
 #include "fake_server.h"
@@ -123,6 +125,70 @@ TEST(Wrapper, StopTokenCancels) {
   stopper.join();
   EXPECT_EQ(text, "Hello world");
   EXPECT_EQ(answer.finish(), INFERD_FINISH_CANCELLED);
+}
+
+TEST(Wrapper, SamplesScoresAndUrgency) {
+  FakeServer server([](const ipc::Submission& s) {
+    Script script;
+    script.ids = {kHello};
+    if (s.scores()) {
+      script.ids.assign(s.prompt.begin() + s.fields.score_first, s.prompt.end());
+    }
+    script.hold = s.prompt[0] == 'h';
+    return script;
+  });
+  client::ConnectOptions options;
+  options.socket_path = server.path();
+  client::Connection connection(options);
+  auto samples = connection.open_samples(client::Prompt::text("abc", 0), {}, 3);
+  ASSERT_EQ(samples.size(), 3u);
+  for (auto& sample : samples) EXPECT_EQ(sample.read_all(), "Hello");
+  EXPECT_EQ(server.last_fields().branch, 2u);
+  EXPECT_FALSE(connection.try_open_samples(client::Prompt::ids({}), {}, 2));
+
+  auto scored = connection.score(client::Prompt::text("ab", 0), client::Prompt::ids({kWorld, 'c'}));
+  size_t logprobs = 0;
+  std::string text;
+  for (const client::Event& event : scored) {
+    text += event.text;
+    logprobs += event.logprobs.size();
+  }
+  EXPECT_EQ(text, " worldc");
+  EXPECT_EQ(logprobs, 2u);
+  EXPECT_EQ(
+      connection.try_score(client::Prompt::ids({}), client::Prompt::ids({1})).error().status(),
+      INFERD_INVALID_ARGUMENT);
+
+  auto held = connection.open(client::Prompt::ids({'h'}));
+  held.renice(INFERD_PRIORITY_BATCH, 3);
+  EXPECT_EQ(held.try_renice(INFERD_PRIORITY_BATCH, -3).error().status(), INFERD_PERMISSION_DENIED);
+  EXPECT_THROW(held.renice(INFERD_PRIORITY_BATCH, 30), client::Error);
+}
+
+TEST(Wrapper, ReconnectsAndResumes) {
+  FakeServer::Options server_options;
+  server_options.path = "/tmp/inferd-wrapper-test-" + std::to_string(getpid()) + ".sock";
+  const auto continues = [](bool hold) {
+    return [hold](const ipc::Submission& s) {
+      const bool begun = s.prompt.back() == kHello;
+      return Script{.ids = {begun ? kWorld : kHello}, .hold = hold};
+    };
+  };
+  auto server = std::make_unique<FakeServer>(continues(true), server_options);
+  client::ConnectOptions options;
+  options.socket_path = server->path();
+  client::Connection connection(options);
+  auto lost = connection.open(client::Prompt::ids({1, 2}));
+  std::string text(lost.next()->text);
+  EXPECT_EQ(connection.try_resume(lost).error().status(), INFERD_INVALID_ARGUMENT);
+  server.reset();
+  EXPECT_THROW(lost.read_all(), client::Error);
+  EXPECT_EQ(connection.try_reconnect(std::chrono::milliseconds(0)).error().status(),
+            INFERD_UNAVAILABLE);
+  server = std::make_unique<FakeServer>(continues(false), server_options);
+  auto again = connection.reconnect(std::chrono::seconds(10));
+  text += again.resume(lost).read_all();
+  EXPECT_EQ(text, "Hello world");
 }
 
 TEST(Wrapper, TimedWaitReturnsWithoutAnEvent) {
