@@ -75,6 +75,10 @@ Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& optio
   static_cast<void>(sent);
   INFERD_ASSIGN(auto message, await_answer(socket.get(), buffer, deadline));
   INFERD_ASSIGN(auto welcome, ipc::decode_answer(std::span(buffer).first(message.bytes)));
+  if ((hello.features_required & ~welcome.features) != 0) {
+    return Error(ErrorCode::kUnsupported,
+                 "the daemon lacks features that this client needs; update the daemon");
+  }
 
   std::unique_ptr<Connection> connection(new Connection);
   connection->socket_ = std::move(socket);

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "base/units.h"
 #include "daemon/engine_session.h"
 #include "daemon/logging.h"
 #include "daemon/step_loop.h"
@@ -30,6 +31,8 @@ struct ClientListener::Connection {
   SessionId id;
   ipc::PeerIdentity peer;
   bool in_engine = false;  // the engine has a session of this id
+  Bytes rings;             // of its shared memory, once it was welcomed
+  Bytes arena;
   bool closed = false;
 
   UserId user() const { return UserId(peer.uid); }
@@ -97,12 +100,30 @@ Result<void> ClientListener::check_room(UserId user) const {
                      " clients, as many as [limits] connections allows; try again later");
   }
   const auto own = by_user_.find(user);
-  if (own != by_user_.end() && own->second >= limits_.connections_per_user) {
+  if (own != by_user_.end() && own->second.connections >= limits_.connections_per_user) {
     return Error(ErrorCode::kResourceExhausted,
-                 "user " + std::to_string(user.value) + " has " + std::to_string(own->second) +
+                 "user " + std::to_string(user.value) + " has " +
+                     std::to_string(own->second.connections) +
                      " connections, as many as [limits] connections_per_user allows; close one");
   }
   return {};
+}
+
+Result<void> ClientListener::check_memory(UserId user, const ipc::Geometry& geometry) const {
+  const auto check = [&](const char* what, Bytes used, uint64_t more, Bytes limit,
+                         const char* key) -> Result<void> {
+    if (limit.value == 0 || used.value + more <= limit.value) return {};
+    return Error(ErrorCode::kResourceExhausted,
+                 "user " + std::to_string(user.value) + "'s connections have " +
+                     format_bytes(used) + " of " + what + ", another takes " +
+                     format_bytes(Bytes(more)) + ", and [limits] " + key + " allows " +
+                     format_bytes(limit) + "; close one");
+  };
+  const UserUse& own = by_user_.at(user);
+  INFERD_TRY(check("rings", own.rings, geometry.ring_bytes(), limits_.user_ring_bytes,
+                   "user_ring_bytes"));
+  return check("arenas for prompts", own.arenas, geometry.arena_bytes, limits_.user_arena_bytes,
+               "user_arena_bytes");
 }
 
 void ClientListener::open_connection(UniqueFd socket) {
@@ -116,7 +137,7 @@ void ClientListener::open_connection(UniqueFd socket) {
     return;
   }
   connections_.emplace(connection->id, connection);
-  ++by_user_[connection->user()];
+  ++by_user_[connection->user()].connections;
   connection->deadline.expires_after(std::chrono::milliseconds(limits_.handshake_timeout_ms));
   connection->deadline.async_wait([this, connection](const boost::system::error_code& error) {
     if (!error && !connection->closed) drop(connection, "it did not say hello in time");
@@ -172,6 +193,7 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
                                                         connection->peer, hello.cache_domain));
   const ipc::Geometry geometry = session_geometry(
       limits_.sequences_per_session, facts_.running_max, facts_.model.context_tokens);
+  INFERD_TRY(check_memory(connection->user(), geometry));
   INFERD_ASSIGN(std::unique_ptr<ipc::ServerSession> session,
                 ipc::ServerSession::create(geometry, connection->id, features));
   ipc::Welcome welcome;
@@ -198,6 +220,11 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
   facts.weight = facts_.weights.of(facts.user);
   facts.privileged = facts.user == UserId(0) || facts.user == facts_.admin;
   connection->in_engine = true;
+  connection->rings = Bytes(geometry.ring_bytes());
+  connection->arena = Bytes(geometry.arena_bytes);
+  UserUse& own = by_user_.at(connection->user());
+  own.rings += connection->rings;
+  own.arenas += connection->arena;
   // std::function wants to be copied, a session cannot be.
   auto box = std::make_shared<std::unique_ptr<ipc::ServerSession>>(std::move(session));
   mailbox_.post([box, facts, sequences_max = limits_.sequences_per_session](StepLoop& loop) {
@@ -234,7 +261,9 @@ void ClientListener::drop(const ConnectionPtr& connection, std::string_view reas
   connection->socket.close(ignored);
   if (connections_.erase(connection->id) > 0) {
     const auto own = by_user_.find(connection->user());
-    if (--own->second == 0) by_user_.erase(own);
+    own->second.rings -= connection->rings;
+    own->second.arenas -= connection->arena;
+    if (--own->second.connections == 0) by_user_.erase(own);
   }
   if (connection->in_engine) {
     mailbox_.post([id = connection->id](StepLoop& loop) { loop.remove_session(id); });

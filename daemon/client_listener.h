@@ -69,6 +69,7 @@ class ClientListener {
   void on_readable(const ConnectionPtr& connection);
   Result<void> shake_hands(const ConnectionPtr& connection, std::span<const std::byte> message);
   Result<void> check_room(UserId user) const;
+  Result<void> check_memory(UserId user, const ipc::Geometry& geometry) const;
   Result<CacheDomain> shared_domain(int socket, const ipc::PeerIdentity& peer,
                                     const std::string& name) const;
   void refuse(const ConnectionPtr& connection, const Error& error);
@@ -85,7 +86,13 @@ class ClientListener {
   bool out_of_descriptors_ = false;  // said so in the log
   uint64_t next_connection_ = 1;
   std::map<SessionId, ConnectionPtr> connections_;  // by the id that the session has or would have
-  std::map<UserId, uint32_t> by_user_;
+  // What one user's connections come to.
+  struct UserUse {
+    uint32_t connections = 0;
+    Bytes rings;  // of those that were welcomed
+    Bytes arenas;
+  };
+  std::map<UserId, UserUse> by_user_;
 };
 
 }  // namespace inferd::daemon

@@ -74,6 +74,9 @@ struct Config {
   struct Limits {                            // all of them can be reloaded
     uint32_t connections = 1024;             // clients at once, all users together
     uint32_t connections_per_user = 256;
+    // Shared memory of one user's connections, 0: no limit. Rings, and arenas for prompts.
+    Bytes user_ring_bytes{256ull << 20};
+    Bytes user_arena_bytes{1ull << 30};
     uint32_t sequences_per_session = 256;    // running and waiting
     uint32_t handshake_timeout_ms = 5'000;   // a client that connects and says nothing
     uint32_t stall_timeout_ms = 30'000;      // a client that does not read its completion ring

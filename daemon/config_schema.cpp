@@ -112,6 +112,12 @@ const KeySpec kKeys[] = {
     {.section = "limits", .key = "connections_per_user", .kind = KeyKind::kCount,
      .slot = +[](Config& c) -> uint32_t& { return c.limits.connections_per_user; },
      .low = 1, .high = 65536, .reloadable = true},
+    {.section = "limits", .key = "user_ring_bytes", .kind = KeyKind::kSizeLimit,
+     .slot = +[](Config& c) -> Bytes& { return c.limits.user_ring_bytes; },
+     .low = 1ull << 10, .high = 1ull << 46, .reloadable = true},
+    {.section = "limits", .key = "user_arena_bytes", .kind = KeyKind::kSizeLimit,
+     .slot = +[](Config& c) -> Bytes& { return c.limits.user_arena_bytes; },
+     .low = 1ull << 10, .high = 1ull << 46, .reloadable = true},
     {.section = "limits", .key = "sequences_per_session", .kind = KeyKind::kCount,
      .slot = +[](Config& c) -> uint32_t& { return c.limits.sequences_per_session; },
      .low = 1, .high = 65536, .reloadable = true},
@@ -154,6 +160,13 @@ constexpr std::array<ModelKeySpec, 2> kModelKeys{{
     {"path", &Config::Model::path},
     {"name", &Config::Model::name},
 }};
+
+// With a unit where that is exact.
+std::string written_size(Bytes size) {
+  const std::string text = format_bytes(size);
+  const Result<Bytes> same = parse_bytes(text);
+  return same && *same == size ? "\"" + text + "\"" : std::to_string(size.value);
+}
 
 std::string written_duration(uint64_t ms) {
   return ms % kSecond == 0 ? "\"" + std::to_string(ms / kSecond) + " s\""
@@ -217,7 +230,7 @@ std::string written_value(const KeySpec& spec, const Config& config) {
     case KeyKind::kAutoSize: {
       const Bytes size = std::get<SizeSlot>(spec.slot)(values);
       const char* const zero = spec.kind == KeyKind::kAutoSize ? "\"auto\"" : "\"none\"";
-      return size.value == 0 ? zero : std::to_string(size.value);
+      return size.value == 0 ? zero : written_size(size);
     }
   }
   return {};

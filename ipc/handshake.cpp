@@ -58,7 +58,11 @@ Result<MessageHeader> read_header(std::span<const std::byte> message) {
 // The fixed part of a message of our major version, whose header was read.
 template <typename Fixed>
 Result<Fixed> read_fixed(std::span<const std::byte> message, const MessageHeader& header) {
-  if (header.fixed_bytes < sizeof(Fixed)) return malformed("its fixed part is too short");
+  if (header.fixed_bytes < sizeof(Fixed)) {
+    return Error(ErrorCode::kVersionMismatch,
+                 "the peer's handshake lacks fields that this side needs; "
+                 "use a client library and a daemon of the same version");
+  }
   const auto surplus = message.subspan(sizeof(Fixed), header.fixed_bytes - sizeof(Fixed));
   if (std::any_of(surplus.begin(), surplus.end(), [](std::byte b) { return b != std::byte{0}; })) {
     return Error(ErrorCode::kUnsupported,

@@ -54,6 +54,9 @@ struct MessageHeader {
   uint32_t message_bytes;  // all of it
 };
 static_assert(sizeof(MessageHeader) == 16);
+static_assert(offsetof(MessageHeader, version_major) == 4 && offsetof(MessageHeader, type) == 8);
+static_assert(offsetof(MessageHeader, fixed_bytes) == 10);
+static_assert(offsetof(MessageHeader, message_bytes) == 12);
 
 struct HelloFixed {
   MessageHeader header;
@@ -72,7 +75,11 @@ struct HelloFixed {
   uint64_t reserved;
 };
 static_assert(sizeof(HelloFixed) == 72);
+static_assert(offsetof(HelloFixed, features_offered) == 16);
+static_assert(offsetof(HelloFixed, features_required) == 24);
+static_assert(offsetof(HelloFixed, resume_session) == 32 && offsetof(HelloFixed, slot_bytes) == 44);
 static_assert(offsetof(HelloFixed, flags) == 40 && offsetof(HelloFixed, model_name_bytes) == 52);
+static_assert(offsetof(HelloFixed, cache_domain_bytes) == 56);
 
 struct WelcomeFixed {
   MessageHeader header;
@@ -97,6 +104,11 @@ struct WelcomeFixed {
   uint64_t reserved[4];
 };
 static_assert(sizeof(WelcomeFixed) == 128);
+static_assert(offsetof(WelcomeFixed, features) == 16 && offsetof(WelcomeFixed, session_id) == 24);
+static_assert(offsetof(WelcomeFixed, submission_slots) == 32);
+static_assert(offsetof(WelcomeFixed, descriptor_count) == 44);
+static_assert(offsetof(WelcomeFixed, text_tables_bytes) == 48);
+static_assert(offsetof(WelcomeFixed, model_name_bytes) == 80);
 static_assert(offsetof(WelcomeFixed, parameters) == 56 && offsetof(WelcomeFixed, bos_token) == 72);
 
 struct RefusalFixed {

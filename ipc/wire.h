@@ -94,6 +94,14 @@ struct alignas(kSlotBytes) RegionIdentity {
   uint32_t reserved[7];
 };
 static_assert(sizeof(RegionIdentity) == kSlotBytes);
+static_assert(offsetof(RegionIdentity, magic) == 0 && offsetof(RegionIdentity, version_major) == 4);
+static_assert(offsetof(RegionIdentity, version_minor) == 6);
+static_assert(offsetof(RegionIdentity, session_id) == 8 &&
+              offsetof(RegionIdentity, features) == 16);
+static_assert(offsetof(RegionIdentity, submission_slots) == 24);
+static_assert(offsetof(RegionIdentity, completion_slots) == 28);
+static_assert(offsetof(RegionIdentity, arena_bytes) == 32 &&
+              offsetof(RegionIdentity, reserved) == 36);
 
 // First page of the token region. The daemon writes all of it.
 struct TokenControl {
@@ -103,6 +111,7 @@ struct TokenControl {
   IndexLine submission_wake;  // wake word of the daemon's reader; odd: ring its doorbell
 };
 static_assert(sizeof(TokenControl) == 256);
+static_assert(offsetof(TokenControl, identity) == 0);
 static_assert(offsetof(TokenControl, completion_tail) == 64);
 static_assert(offsetof(TokenControl, submission_head) == 128);
 static_assert(offsetof(TokenControl, submission_wake) == 192);
@@ -133,6 +142,9 @@ struct RecordHeader {
   uint64_t cookie;  // names the sequence; chosen by the client, never 0, never used twice
 };
 static_assert(sizeof(RecordHeader) == 16);
+static_assert(offsetof(RecordHeader, type) == 0 && offsetof(RecordHeader, slots) == 2);
+static_assert(offsetof(RecordHeader, reserved) == 3 && offsetof(RecordHeader, flags) == 4);
+static_assert(offsetof(RecordHeader, cookie) == 8);
 
 inline constexpr uint32_t kSubmitLogprobs = 1u << 0;   // report each token's log probability
 inline constexpr uint32_t kSubmitIgnoreEos = 1u << 1;  // go on past end-of-answer tokens
@@ -189,19 +201,31 @@ struct SubmitRecord {
 };
 static_assert(sizeof(SubmitRecord) == 128);
 static_assert(offsetof(SubmitRecord, prompt_offset) == 16);
-static_assert(offsetof(SubmitRecord, max_tokens) == 40);
+static_assert(offsetof(SubmitRecord, prompt_count) == 20);
+static_assert(offsetof(SubmitRecord, stop_offset) == 24 &&
+              offsetof(SubmitRecord, stop_count) == 28);
+static_assert(offsetof(SubmitRecord, bias_offset) == 32 &&
+              offsetof(SubmitRecord, bias_count) == 36);
+static_assert(offsetof(SubmitRecord, max_tokens) == 40 && offsetof(SubmitRecord, branch) == 44);
 static_assert(offsetof(SubmitRecord, seed) == 48);
-static_assert(offsetof(SubmitRecord, temperature) == 56);
+static_assert(offsetof(SubmitRecord, temperature) == 56 && offsetof(SubmitRecord, top_p) == 60);
+static_assert(offsetof(SubmitRecord, min_p) == 64);
+static_assert(offsetof(SubmitRecord, repetition_penalty) == 68);
+static_assert(offsetof(SubmitRecord, presence_penalty) == 72);
+static_assert(offsetof(SubmitRecord, frequency_penalty) == 76);
 static_assert(offsetof(SubmitRecord, top_k) == 80);
-static_assert(offsetof(SubmitRecord, priority) == 92);
+static_assert(offsetof(SubmitRecord, penalty_last_n) == 84);
+static_assert(offsetof(SubmitRecord, top_logprobs) == 88);
+static_assert(offsetof(SubmitRecord, priority) == 92 && offsetof(SubmitRecord, nice) == 93);
 static_assert(offsetof(SubmitRecord, parent_cookie) == 96);
+static_assert(offsetof(SubmitRecord, deadline_ms) == 104);
 static_assert(offsetof(SubmitRecord, reserved) == 112);
 
 struct LogitBiasEntry {
   int32_t token;
   float bias;  // added to the logit; -infinity forbids the token
 };
-static_assert(sizeof(LogitBiasEntry) == 8);
+static_assert(sizeof(LogitBiasEntry) == 8 && offsetof(LogitBiasEntry, bias) == 4);
 
 // Ends a sequence; kFinished with kCancelled answers. No flags.
 struct CancelRecord {
@@ -221,6 +245,7 @@ struct DeliveredRecord {
   uint64_t reserved[5];
 };
 static_assert(sizeof(DeliveredRecord) == 64);
+static_assert(offsetof(DeliveredRecord, delivered_tokens) == 16);
 
 // Changes how urgent a sequence of the session is; kReniced with the same tag answers.
 struct ReniceRecord {
@@ -232,6 +257,8 @@ struct ReniceRecord {
   uint64_t reserved[5];
 };
 static_assert(sizeof(ReniceRecord) == 64);
+static_assert(offsetof(ReniceRecord, tag) == 16 && offsetof(ReniceRecord, priority) == 20);
+static_assert(offsetof(ReniceRecord, nice) == 21);
 
 // The submission was copied and validated, and waits its turn: its part of the arena is free again.
 struct AcceptedRecord {
@@ -243,6 +270,8 @@ struct AcceptedRecord {
 };
 static_assert(sizeof(AcceptedRecord) == 64);
 static_assert(offsetof(AcceptedRecord, sequence_id) == 16);
+static_assert(offsetof(AcceptedRecord, prompt_tokens) == 24);
+static_assert(offsetof(AcceptedRecord, completion_tokens_max) == 28);
 
 // Tokens of one sequence. Behind the fixed part, without gaps:
 //   int32_t ids[count]
@@ -262,13 +291,14 @@ struct TokensRecord {
 };
 static_assert(sizeof(TokensRecord) == 32);
 static_assert(offsetof(TokensRecord, first_index) == 16);
+static_assert(offsetof(TokensRecord, count) == 20 && offsetof(TokensRecord, top_count) == 22);
 static_assert(offsetof(TokensRecord, cached_tokens) == 24);
 
 struct LogprobEntry {
   int32_t token;
   float logprob;
 };
-static_assert(sizeof(LogprobEntry) == 8);
+static_assert(sizeof(LogprobEntry) == 8 && offsetof(LogprobEntry, logprob) == 4);
 
 // Why a sequence ended. The numbers are those of inferd_finish.
 enum class FinishReason : uint32_t {
@@ -293,8 +323,15 @@ struct FinishedRecord {
   uint32_t preemptions;
 };
 static_assert(sizeof(FinishedRecord) == 64);
+static_assert(offsetof(FinishedRecord, reason) == 16 &&
+              offsetof(FinishedRecord, prompt_tokens) == 20);
+static_assert(offsetof(FinishedRecord, cached_tokens) == 24);
+static_assert(offsetof(FinishedRecord, completion_tokens) == 28);
 static_assert(offsetof(FinishedRecord, queue_ns) == 32);
+static_assert(offsetof(FinishedRecord, prefill_ns) == 40 &&
+              offsetof(FinishedRecord, decode_ns) == 48);
 static_assert(offsetof(FinishedRecord, computed_tokens) == 56);
+static_assert(offsetof(FinishedRecord, preemptions) == 60);
 
 // What a renice came to: `code` 0, and what the sequence's urgency is now; or why it stays as it
 // was, with char sentence[sentence_bytes] as of an ErrorRecord.
@@ -308,6 +345,9 @@ struct RenicedRecord {
   uint32_t sentence_bytes;
 };
 static_assert(sizeof(RenicedRecord) == 32);
+static_assert(offsetof(RenicedRecord, tag) == 16 && offsetof(RenicedRecord, priority) == 20);
+static_assert(offsetof(RenicedRecord, nice) == 21 && offsetof(RenicedRecord, code) == 24);
+static_assert(offsetof(RenicedRecord, sentence_bytes) == 28);
 
 // Last record of a sequence that was refused or failed (kError), or of the whole session
 // (kSessionEnd, cookie 0: all its sequences end so, and the daemon closes the connection).
@@ -318,6 +358,7 @@ struct ErrorRecord {
   uint32_t sentence_bytes;
 };
 static_assert(sizeof(ErrorRecord) == 24);
+static_assert(offsetof(ErrorRecord, code) == 16 && offsetof(ErrorRecord, sentence_bytes) == 20);
 
 // ---- sizes ----
 constexpr uint32_t slots_for_bytes(uint32_t bytes) { return (bytes + kSlotBytes - 1) / kSlotBytes; }
@@ -347,6 +388,8 @@ struct Geometry {
   constexpr uint64_t token_region_bytes() const {
     return kControlBytes + uint64_t{completion_slots} * kSlotBytes;
   }
+  // Of both regions, all but the arena.
+  constexpr uint64_t ring_bytes() const { return arena_offset() + token_region_bytes(); }
   // Within the limits above; a client checks this too before it maps anything.
   constexpr bool valid() const {
     const auto ring_ok = [](uint32_t slots) {

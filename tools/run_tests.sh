@@ -151,7 +151,7 @@ fi
 if [ "$fast" = 0 ]; then
   # A few of the simulator's seeds: each walks every invariant, and all of them ran above.
   export INFERD_SIM_SEEDS=${INFERD_SIM_SEEDS:-100}
-  units='base|client_lib|daemon|engine|formats|ipc|ipc_sleep|memory|scheduler|text|vocabularies'
+  units='base|client_lib|daemon|engine|formats|ipc|ipc_sleep|memory|mutator|scheduler|text|vocabularies'
   mapfile -t fuzz_targets < <(printf '%s\n' "$source_dir"/tests/fuzz/*_fuzz.cpp | sed 's#.*/\(.*\)\.cpp$#inferd_\1#')
   mapfile -t unit_targets < <(tr '|' '\n' <<<"$units" | sed 's/.*/inferd_&_test/')
   stage asan-ubsan "Under address and undefined-behaviour sanitizers, and fuzz targets" \

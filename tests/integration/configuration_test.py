@@ -15,11 +15,12 @@ RELOADABLE = {
     "memory": [("cache_idle", '"90 s"', '"600 s"', '"90 s"')],
     "limits": [("connections", "9", "1024", "9"), ("connections_per_user", "1", "256", "1"),
                ("sequences_per_session", "3", "256", "3"), ("handshake_timeout", "2", '"5 s"', '"2 s"'),
+               ("user_ring_bytes", '"3 MiB"', '"256 MiB"', '"3 MiB"'), ("user_arena_bytes", "2000001", '"1 GiB"', "2000001"),
                ("stall_timeout", '"1 min"', '"30 s"', '"60 s"'), ("control_connections", "5", "64", "5")],
 }
 NEEDS_RESTART = {
     "daemon": [("access", '"all"', '"user"', '"all"'), ("group", '"llm"', '"inferd"', '"llm"')],
-    "memory": [("pool", '"64 MiB"', '"auto"', "67108864"), ("prefix_cache", "false", "true", "false")],
+    "memory": [("pool", '"64 MiB"', '"auto"', '"64 MiB"'), ("prefix_cache", "false", "true", "false")],
     "scheduler": [("step_tokens", "256", "512", "256"), ("max_sequences", "9", "64", "9"),
                   ("queue", "8", "1024", "8"), ("itl_target_ms", "70", "50", "70")],
     "cpu": [("threads", "1", '"auto"', "1"), ("isa", '"portable"', '"auto"', '"portable"')],

@@ -10,6 +10,32 @@ import harness
 ENDLESS = ["--raw", "--logit-bias", "2=-inf", "--logit-bias", "0=-inf", "--max-tokens", "2000", "--", "1, 2, 3, 4, 5,"]
 
 
+STEP_TOKENS = 16
+PROMPT_TOKENS = 3000
+
+
+class LongPrompts(harness.DaemonTest):
+    options = ("--set", "scheduler.step_tokens=%d" % STEP_TOKENS, "--set", "scheduler.max_sequences=8")
+
+    def computed(self):
+        """Tokens that the daemon has computed until now, counted between two of its steps."""
+        return self.daemon.status()["tokens"]["computed"]
+
+    def test_a_prompt_is_computed_no_further_than_one_chunk_after_its_client_is_gone(self):
+        for end in (signal.SIGKILL, signal.SIGINT):
+            before = self.computed()
+            # Another prompt each time: nothing of it is cached.
+            prompt = ",".join(str(5 + (i * 7 + end) % 300) for i in range(PROMPT_TOKENS))
+            client = self.daemon.start_ctl("run", "--ids", prompt, "--max-tokens", "5")
+            harness.wait_until(lambda: self.computed() > before + 4 * STEP_TOKENS, "the prompt is being read")
+            client.send_signal(end)
+            client.communicate(timeout=harness.PATIENCE_S)
+            at_the_end = self.computed()
+            self.daemon.wait_idle()
+            self.assertLess(self.computed() - before, PROMPT_TOKENS, "it was gone before all of it was read")
+            self.assertLessEqual(self.computed() - at_the_end, STEP_TOKENS)
+
+
 class DyingClients(harness.DaemonTest):
     def baseline(self):
         """Waits for idleness, then counts what must come back to the same figures."""

@@ -11,8 +11,12 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
+#include <fstream>
+#include <tuple>
 #include <vector>
 
+#include "base/units.h"
 #include "tests/unit/daemon/loop_fixture.h"
 #include "tests/unit/daemon/temp_dir.h"
 
@@ -20,6 +24,16 @@ namespace inferd::daemon {
 namespace {
 
 using testing::HasSubstr;
+
+// Mappings of memfds in this process, the daemon's and the clients'.
+size_t shared_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  size_t count = 0;
+  for (std::string line; std::getline(maps, line);) {
+    count += line.find("/memfd:inferd") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
 
 // How an attempt to connect ended. Its descriptors are the client's: without them the session ends.
 struct Answer {
@@ -229,6 +243,48 @@ TEST_F(ClientListenerTest, BeyondTheLimitsClientsAreToldTheFigure) {
   EXPECT_TRUE(receive(fifth).welcome.ok());
 }
 
+TEST_F(ClientListenerTest, TheSharedMemoryOfOneUserIsLimitedAndTheRefusalNamesTheLimit) {
+  const ipc::Geometry geometry = session_geometry(limits_.sequences_per_session, 8, 1024);
+  ASSERT_EQ(geometry.ring_bytes() + geometry.arena_bytes,
+            geometry.client_region_bytes() + geometry.token_region_bytes());
+  const Bytes rings(geometry.ring_bytes());
+  const Bytes arena(geometry.arena_bytes);
+  limits_.user_ring_bytes = Bytes(2 * rings.value);
+  limits_.user_arena_bytes = Bytes(0);
+  listen();
+  UniqueFd first = say_hello();
+  const UniqueFd second = say_hello();
+  const UniqueFd third = say_hello();
+  pump();
+  Answer first_answer = receive(first);
+  EXPECT_TRUE(first_answer.welcome.ok());
+  const Answer second_answer = receive(second);
+  EXPECT_TRUE(second_answer.welcome.ok());
+  expect_refusal(third, ErrorCode::kResourceExhausted,
+                 format_bytes(Bytes(2 * rings.value)) + " of rings, another takes " +
+                     format_bytes(rings) + ", and [limits] user_ring_bytes allows " +
+                     format_bytes(limits_.user_ring_bytes));
+  EXPECT_EQ(listener_->connections(), 2u);
+
+  limits_.user_ring_bytes = Bytes(0);
+  limits_.user_arena_bytes = Bytes(3 * arena.value - 1);
+  listener_->set_limits(limits_);
+  const UniqueFd fourth = say_hello();
+  pump();
+  expect_refusal(fourth, ErrorCode::kResourceExhausted, "[limits] user_arena_bytes allows");
+  // What somebody leaves is free for the next, and a failed attempt takes nothing.
+  for (int i = 0; i < 5; ++i) {
+    first.reset();
+    pump();
+    EXPECT_EQ(sessions(), 1u);
+    first = say_hello();
+    pump();
+    first_answer = receive(first);
+    EXPECT_TRUE(first_answer.welcome.ok());
+    EXPECT_EQ(sessions(), 2u);
+  }
+}
+
 TEST_F(ClientListenerTest, ASilentClientIsDroppedAndATalkativeOneToo) {
   limits_.handshake_timeout_ms = 10;
   listen();
@@ -302,6 +358,48 @@ TEST_F(ClientListenerTest, NoDescriptorStaysBehindWhateverBecomesOfAClient) {
   EXPECT_EQ(open_descriptors(), before);
   EXPECT_EQ(listener_->connections(), 0u);
   EXPECT_EQ(sessions(), 0u);
+}
+
+// One round of both threads, and no more, is what the daemon needs to see a death and clear up.
+TEST_F(ClientListenerTest, ADeadClientsPagesDescriptorsAndMemoryAreBackWithinOneStep) {
+  listen();
+  const UniqueFd neighbour = say_hello();
+  pump();
+  const Answer other = receive(neighbour);
+  ASSERT_TRUE(other.welcome.ok());
+  const auto footprint = [this] {
+    return std::tuple(open_descriptors(), shared_mappings(), sessions(),
+                      engine_.memory.pool().counts().free, engine_.scheduler.stats().running);
+  };
+  const auto before = footprint();
+  // Dead while its prompt waits, while it is read (64 tokens a step), and while it is answered.
+  for (const int steps : {0, 1, 3, 9}) {
+    UniqueFd socket = say_hello();
+    pump();
+    Answer answer = receive(socket);
+    ASSERT_TRUE(answer.welcome.ok());
+    {
+      ipc::RawClient client(answer.welcome->geometry, answer.fds);
+      ipc::SubmitRecord record = ipc::good_submission(1, 300);
+      record.max_tokens = 500;
+      const std::vector<TokenId> prompt = prompt_of(300, static_cast<TokenId>(steps));
+      std::memcpy(client.arena, prompt.data(), prompt.size() * sizeof(TokenId));
+      client.put(&record, sizeof(record));
+      if (client.waker.should_ring()) ipc::ring_doorbell(client.submission_bell.get());
+      for (int i = 0; i < steps; ++i) engine_.loop->turn(false);
+      EXPECT_NE(footprint(), before);
+    }
+    answer.fds.clear();
+    socket.reset();
+    const uint64_t turns = engine_.loop->counters().turns;
+    io_.restart();
+    io_.poll();
+    engine_.loop->turn(false);
+    ASSERT_EQ(engine_.loop->counters().turns, turns + 1);
+    // What it computed may be found again by its user; that is nobody's page.
+    engine_.loop->flush_cache(std::nullopt);
+    EXPECT_EQ(footprint(), before) << "dead after " << steps << " steps";
+  }
 }
 
 TEST_F(ClientListenerTest, OutOfDescriptorsItTriesAgainUntilThereAreSome) {

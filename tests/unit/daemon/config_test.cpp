@@ -53,6 +53,8 @@ isa = "avx2"
 [limits]
 connections = 9
 connections_per_user = 3
+user_ring_bytes = "3 MiB"
+user_arena_bytes = "none"
 sequences_per_session = 4
 handshake_timeout = 0.5
 stall_timeout = "750 ms"
@@ -86,6 +88,8 @@ client_tokens_per_s = "none"
   EXPECT_EQ(c.cpu.isa, "avx2");
   EXPECT_EQ(c.limits.connections, 9u);
   EXPECT_EQ(c.limits.connections_per_user, 3u);
+  EXPECT_EQ(c.limits.user_ring_bytes, Bytes(3u << 20));
+  EXPECT_EQ(c.limits.user_arena_bytes, Bytes(0));
   EXPECT_EQ(c.limits.sequences_per_session, 4u);
   EXPECT_EQ(c.limits.handshake_timeout_ms, 500u);
   EXPECT_EQ(c.limits.stall_timeout_ms, 750u);

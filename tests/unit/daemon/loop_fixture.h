@@ -73,6 +73,8 @@ class FakeClient {
       hear(record);
     }
   }
+  // What was submitted so far has been copied: the arena is used from its beginning again.
+  void rewind_arena() { arena_used_ = 0; }
   Heard& operator[](uint64_t cookie) { return heard_[cookie]; }
 
   std::unique_ptr<ipc::RawClient> raw;

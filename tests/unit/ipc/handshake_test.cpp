@@ -102,6 +102,15 @@ TEST(Handshake, OtherMajorVersionIsRefusedWithBothVersions) {
   EXPECT_EQ(decode_answer(welcome).error().code(), ErrorCode::kVersionMismatch);
 }
 
+TEST(Handshake, AFixedPartThatIsTooShortIsOfAnotherVersion) {
+  auto hello = encode_hello(sample_hello());
+  patch<uint16_t>(hello, offsetof(MessageHeader, fixed_bytes), sizeof(HelloFixed) - 8);
+  EXPECT_EQ(decode_hello(hello).error().code(), ErrorCode::kVersionMismatch);
+  auto welcome = encode_welcome(sample_welcome());
+  patch<uint16_t>(welcome, offsetof(MessageHeader, fixed_bytes), sizeof(WelcomeFixed) - 8);
+  EXPECT_EQ(decode_answer(welcome).error().code(), ErrorCode::kVersionMismatch);
+}
+
 TEST(Handshake, NewerMinorVersionWithALongerFixedPartIsReadIfTheSurplusIsZero) {
   auto hello = encode_hello(sample_hello());
   hello.insert(hello.begin() + sizeof(HelloFixed), 16, std::byte{0});

@@ -27,9 +27,12 @@ struct RawClient {
   Waker waker;
   std::byte* arena = nullptr;
 
-  explicit RawClient(const ServerSession& session) {
-    const auto fds = session.client_fds(-1);
-    const Geometry& g = session.geometry();
+  explicit RawClient(const ServerSession& session)
+      : RawClient(session.geometry(), session.client_fds(-1)) {}
+  // Of what a welcome brought. The descriptors stay the caller's.
+  RawClient(const Geometry& geometry, const std::vector<UniqueFd>& fds)
+      : RawClient(geometry, numbers_of(fds)) {}
+  RawClient(const Geometry& g, const std::vector<int>& fds) {
     client_region = std::move(SharedRegion::map(UniqueFd(dup(fds[kFdClientRegion])),
                                                 g.client_region_bytes(), Access::kReadWrite))
                         .value();
@@ -49,6 +52,11 @@ struct RawClient {
     sleeper = Sleeper(&control->completion_wake);
     waker = Waker(&tokens->submission_wake);
     arena = client_region.data() + g.arena_offset();
+  }
+  static std::vector<int> numbers_of(const std::vector<UniqueFd>& fds) {
+    std::vector<int> numbers;
+    for (const UniqueFd& fd : fds) numbers.push_back(fd.get());
+    return numbers;
   }
 
   void put(const void* record, uint32_t bytes) {

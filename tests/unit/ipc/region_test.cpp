@@ -2,6 +2,7 @@
 #include "ipc/region.h"
 
 #include <fcntl.h>
+#include <grp.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -51,7 +52,7 @@ TEST(Region, ReadOnlyDescriptorCannotBecomeAWritableMapping) {
 // Everything that a client of another user could try on the descriptors it was given; 0 if all
 // failed.
 int attack_as_nobody(int reader, int client_region) {
-  if (setgid(65534) != 0 || setuid(65534) != 0) return 100;
+  if (setgroups(0, nullptr) != 0 || setgid(65534) != 0 || setuid(65534) != 0) return 100;
   if (open(proc_path(reader).c_str(), O_RDWR | O_CLOEXEC) >= 0) return 1;
   if (open(proc_path(reader).c_str(), O_WRONLY | O_CLOEXEC) >= 0) return 2;
   if (open(proc_path(client_region).c_str(), O_RDWR | O_CLOEXEC) >= 0) return 3;
@@ -60,6 +61,35 @@ int attack_as_nobody(int reader, int client_region) {
   if (fcntl(reader, F_ADD_SEALS, F_SEAL_WRITE) == 0) return 6;
   if (mmap(nullptr, 4096, PROT_WRITE, MAP_SHARED, reader, 0) != MAP_FAILED) return 7;
   if (ftruncate(client_region, 0) == 0) return 8;
+  void* view = mmap(nullptr, 4096, PROT_READ, MAP_SHARED, reader, 0);
+  if (view == MAP_FAILED) return 101;
+  if (mprotect(view, 4096, PROT_READ | PROT_WRITE) == 0) return 9;
+  if (fcntl(reader, F_ADD_SEALS, F_SEAL_FUTURE_WRITE) == 0) return 10;
+  if (fcntl(client_region, F_ADD_SEALS, F_SEAL_WRITE) == 0) return 11;
+  if (fchmod(client_region, 0777) == 0) return 12;
+  if (fchown(reader, 65534, 65534) == 0) return 13;
+  if (fallocate(reader, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096) == 0) return 14;
+  if (pwrite(reader, "x", 1, 0) >= 0) return 15;
+  // A second name for it, by /proc or by the descriptor, would be one more to open.
+  if (linkat(AT_FDCWD, proc_path(reader).c_str(), AT_FDCWD, "/dev/shm/inferd-test-stolen",
+             AT_SYMLINK_FOLLOW) == 0) {
+    return 16;
+  }
+  if (open(("/proc/" + std::to_string(getppid()) + "/fd/" + std::to_string(reader)).c_str(),
+           O_RDWR | O_CLOEXEC) >= 0) {
+    return 17;
+  }
+  return 0;
+}
+
+// What the daemon's next instance does with a descriptor that was kept for it.
+int take_over(int region) {
+  if (setgroups(0, nullptr) != 0 || setgid(65533) != 0 || setuid(65533) != 0) return 100;
+  struct stat status = {};
+  if (fstat(region, &status) != 0 || (status.st_mode & 0777) != 0) return 1;
+  auto again = SharedRegion::map(UniqueFd(dup(region)), 4096, Access::kReadWrite);
+  if (!again.ok()) return 2;
+  again->data()[77] = std::byte{42};
   return 0;
 }
 
@@ -84,9 +114,15 @@ TEST(Region, ClientOfAnotherUserFindsNoWayToWrite) {
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 0) << "the attack of this number succeeded";
-  // A later instance of the daemon, given the stored descriptor, maps it for writing again.
-  auto again = SharedRegion::map(UniqueFd(dup(region.fd())), 4096, Access::kReadWrite);
-  ASSERT_TRUE(again.ok()) << again.error().message();
+  // A later instance of the daemon, given the stored descriptor, maps it for writing again: with
+  // the mode 0 that it has by now, and as a user without privilege.
+  const pid_t next = fork();
+  ASSERT_GE(next, 0);
+  if (next == 0) _exit(take_over(region.fd()));
+  ASSERT_EQ(waitpid(next, &status, 0), next);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(region.data()[77], std::byte{42}) << "what it wrote is seen by whoever maps it";
 }
 
 TEST(Region, MappingRefusesMemoryThatIsNotAsAnnounced) {
