@@ -13,7 +13,7 @@ NOBODY = 61001
 class Urgency(harness.DaemonTest):
     @classmethod
     def setUpClass(cls):
-        model = cls.enterClassContext(harness.tiny_model(layers=24, embedding=256, heads=4))
+        model = cls.enterClassContext(harness.tiny_model(layers=14, embedding=256, heads=4))
         # So slow that 3,500 tokens take longer than any test here.
         cls.daemon = harness.Daemon("--set", "daemon.access=all", "--set", "scheduler.max_sequences=1",
                                     model=model)
