@@ -1,4 +1,6 @@
 // StepLoop: content of pages on its way to the next tier and back.
+#include <algorithm>
+
 #include "base/check.h"
 #include "daemon/step_loop.h"
 
@@ -6,8 +8,10 @@ namespace inferd::daemon {
 
 namespace {
 
-// Content is stored ahead while less than this part of the pool is free or would be free at once.
+// The low watermark, below which content is stored ahead: this part of the pool, but no more than many steps
+// can ask for. The high one is twice that.
 constexpr uint32_t kFreeShare = 8;
+constexpr uint32_t kFreeMax = 512;
 constexpr uint32_t kStoresAheadATurn = 4;
 
 }  // namespace
@@ -44,8 +48,8 @@ void StepLoop::make_loads() {
 // So that pages are there at once when somebody needs them.
 void StepLoop::store_ahead() {
   if (parts_.tier == nullptr) return;
-  const PageCount low(parts_.memory.pool().counts().total.value / kFreeShare);
-  parts_.memory.store_ahead(low, kStoresAheadATurn);
+  const uint32_t low = std::min(parts_.memory.pool().counts().total.value / kFreeShare, kFreeMax);
+  parts_.memory.store_ahead({PageCount(low), PageCount(2 * low)}, kStoresAheadATurn);
   make_stores();
 }
 

@@ -120,21 +120,27 @@ uint32_t PagedMemory::drop_cached_of(UserId user, PageCount pages) {
   return count;
 }
 
-uint32_t PagedMemory::store_ahead(PageCount low, uint32_t count_max) {
+uint32_t PagedMemory::store_ahead(Watermarks marks, uint32_t count_max) {
+  INFERD_CHECK(marks.low <= marks.high);
   if (tier_ == nullptr || !keep_evicted_) return 0;
   PageCount at_once = pool_->counts().free;
-  uint32_t count = 0;
-  for (PageId page = pool_->oldest_cached(); page != kNoPage && at_once < low && count < count_max;
-       page = pool_->newer_cached(page)) {
-    if (!prefixes_->is_stored(page)) {
-      if (tier_->stores_free() <= stores_.size()) break;
-      const std::optional<SlotRef> slot = prefixes_->store_beside(page);
-      if (!slot) break;
-      stores_.push_back({page, *slot});
-      ++count;
+  PageId page = pool_->oldest_cached();
+  const auto next_unstored = [&](PageCount mark) {
+    for (; page != kNoPage && at_once < mark && prefixes_->is_stored(page); page = pool_->newer_cached(page)) {
+      ++at_once;
     }
-    ++at_once;
+    return page != kNoPage && at_once < mark;
+  };
+  if (next_unstored(marks.low)) storing_ahead_ = true;
+  uint32_t count = 0;
+  while (storing_ahead_ && next_unstored(marks.high) && count < count_max) {
+    if (tier_->stores_free() <= stores_.size()) return count;
+    const std::optional<SlotRef> slot = prefixes_->store_beside(page);
+    if (!slot) return count;
+    stores_.push_back({page, *slot});
+    ++count;
   }
+  if (count < count_max) storing_ahead_ = false;
   return count;
 }
 

@@ -28,6 +28,12 @@ struct MemoryConfig {
   uint64_t hash_seed = 0;             // of the prefix index; random where clients are not trusted
 };
 
+// Of pages that are free, or would be at once since their content is in the next tier as well.
+struct Watermarks {
+  PageCount low;
+  PageCount high;  // not below low
+};
+
 class PagedMemory {
  public:
   static size_t layout_bytes(const MemoryConfig& config);
@@ -61,9 +67,10 @@ class PagedMemory {
   [[nodiscard]] ReserveStatus reserve(PageCount count, Reservation& reservation);
   // Pages that reserve() can give: free ones, and cached ones that would go.
   PageCount available() const;
-  // Stores cached pages that are in no slot yet, the ones let go first, while fewer than `low` pages are free
-  // or would be free at once; they stay where they are. Returns how many, at most `count_max`.
-  uint32_t store_ahead(PageCount low, uint32_t count_max);
+  // Stores cached pages that are in no slot yet, the ones let go first; they stay where they are. Begins once
+  // fewer than marks.low pages are free or would be free at once, and goes on, over as many calls as it takes,
+  // until marks.high are. Returns how many, at most `count_max`. O(marks.high).
+  uint32_t store_ahead(Watermarks marks, uint32_t count_max);
   // Frees cached pages that were let go before `before_s` (of PagePool::set_now's clock), at most
   // `count_max`; returns how many.
   uint32_t drop_cached(uint32_t before_s, uint32_t count_max);
@@ -96,6 +103,7 @@ class PagedMemory {
   std::unique_ptr<PrefixIndex> prefixes_;
   PageTier* tier_ = nullptr;
   bool keep_evicted_ = true;
+  bool storing_ahead_ = false;  // the low watermark was reached, and the high one not yet again
   std::vector<PageStore> stores_;
 };
 

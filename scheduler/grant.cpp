@@ -368,8 +368,10 @@ void Scheduler::count_waits() {
   (pages_short_ ? waits_.for_pages : waits_.for_turn) += waiting;
   for (uint32_t index : running_.slots()) {
     const RequestSlot& slot = slots_[index];
-    if (slot.loads()) continue;
-    if (slot.planned > 0) {
+    if (slot.loads()) {
+      // What was here once is on its way back: that is what too few pages cost.
+      if (!slot.paused) ++waits_.for_pages;
+    } else if (slot.planned > 0) {
       ++(slot.planned_again < slot.planned ? waits_.computing : waits_.recomputing);
     } else if (!slot.paused) {
       ++(slot.short_of_pages ? waits_.for_pages : waits_.for_turn);

@@ -137,7 +137,9 @@ struct SchedulerStats {
 struct StepWaits {
   uint32_t computing = 0;    // come further in the step
   uint32_t recomputing = 0;  // have in it only what they had before they were preempted
-  uint32_t for_pages = 0;    // run, but have no page for the next token; or wait, for one did not fit
+  // Run, but have no page for the next token, or what they had in pages is on its way back from the next tier;
+  // or wait, for one did not fit.
+  uint32_t for_pages = 0;
   uint32_t for_prefix = 0;   // wait for what another one is computing
   uint32_t for_turn = 0;     // the step's tokens, time and places went to others
 };

@@ -378,7 +378,10 @@ void Simulation::lose_prefixes() {
   if (dice == 4) memory_->prefixes().unpin(kFirstUser);
   // With a next tier, that is where they go.
   if (dice >= 20 && dice < 28 && tier_ != nullptr) memory_->drop_cached(UINT32_MAX, random_in(prng_, 0, 8));
-  if (dice < 20) memory_->store_ahead(PageCount(random_in(prng_, 0, 24)), random_in(prng_, 0, 3));
+  if (dice >= 5 && dice < 15) {
+    const uint32_t low = random_in(prng_, 0, 20);
+    memory_->store_ahead({PageCount(low), PageCount(low + random_in(prng_, 0, 4))}, random_in(prng_, 0, 3));
+  }
 }
 
 // As the daemon does, before any page is handed out again or given back.

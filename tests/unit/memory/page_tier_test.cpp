@@ -171,9 +171,15 @@ TEST(PageTier, StoringAheadMakesLeavingFree) {
   uint32_t loaded = 0;
   PageTable table = tiers.run(counted(112), 1, loaded);
   tiers.memory.sequences().close(table);
-  EXPECT_EQ(tiers.memory.store_ahead(PageCount(4), 100), 3u);  // one page is free already
-  EXPECT_EQ(tiers.memory.store_ahead(PageCount(4), 100), 0u);
-  EXPECT_EQ(tiers.memory.store_ahead(PageCount(8), 2), 2u);
+  const auto store = [&](uint32_t low, uint32_t high, uint32_t count_max) {
+    return tiers.memory.store_ahead({PageCount(low), PageCount(high)}, count_max);
+  };
+  EXPECT_EQ(store(1, 8, 100), 0u);  // one page is free: the low watermark is not reached
+  EXPECT_EQ(store(2, 4, 2), 2u);    // it is, so on to the high one, over several calls
+  EXPECT_EQ(store(2, 4, 2), 1u);
+  EXPECT_EQ(store(2, 4, 2), 0u);
+  EXPECT_EQ(store(4, 8, 2), 0u);  // and no further until it is reached again
+  EXPECT_EQ(store(5, 6, 100), 2u);
   tiers.make_stores();
   EXPECT_EQ(tiers.memory.pool().counts().cached, PageCount(7));
   tiers.tier.stores_free_ = 0;
@@ -243,7 +249,7 @@ TEST(PageTier, NoContentIsEverTakenForAnother) {
       const uint64_t dice = prng.below(12);
       if (dice == 0) tiers.memory.drop_cached(UINT32_MAX, 1 + static_cast<uint32_t>(prng.below(5)));
       if (dice == 1)
-        tiers.memory.store_ahead(PageCount(20), 1 + static_cast<uint32_t>(prng.below(5)));
+        tiers.memory.store_ahead({PageCount(10), PageCount(20)}, 1 + static_cast<uint32_t>(prng.below(5)));
       if (dice == 2) tiers.memory.prefixes().flush(CacheDomain(1));
       if (dice == 4)
         tiers.memory.prefixes().pin(CacheDomain(1), tokens,

@@ -90,11 +90,14 @@ TEST_F(Loading, OthersComputeMeanwhile) {
   EXPECT_TRUE(rig_.batch.loads.empty());
   ASSERT_EQ(rig_.batch.items.size(), 1u);
   EXPECT_EQ(rig_.batch.items[0].sequence, SequenceId(2));
+  EXPECT_EQ(rig_.scheduler.waits().computing, 1u);
+  EXPECT_EQ(rig_.scheduler.waits().for_pages, 1u);  // too few pages sent its own to the tier
   rig_.commit();
   rig_.run();
   EXPECT_EQ(rig_.finish(2), FinishReason::kLength);
   EXPECT_EQ(rig_.finish(1), FinishReason::kNone);
   EXPECT_FALSE(rig_.plan());  // nothing to do but to wait for the tier
+  EXPECT_EQ(rig_.scheduler.waits().for_pages, 1u);
   tier_.otherwise = FetchState::kHere;
   rig_.run();
   EXPECT_EQ(rig_.finish(1), FinishReason::kLength);
