@@ -34,7 +34,8 @@ class TooLittleMemory(harness.DaemonTest):
 
     @classmethod
     def setUpClass(cls):
-        model = cls.enterClassContext(harness.tiny_model())
+        # So slow that all clients have started long before the first answer ends.
+        model = cls.enterClassContext(harness.tiny_model(**{"feed-forward": 16384}))
         cls.daemon = harness.Daemon("--set", 'memory.pool="1MiB"', model=model)
 
     def test_preemptions_are_told_to_their_clients_and_in_the_accounts(self):
@@ -69,7 +70,8 @@ class Accounting(harness.DaemonTest):
     @classmethod
     def setUpClass(cls):
         # A step takes some milliseconds, so that an answer of 4,000 tokens is under way for as long as it must be.
-        cls.model = cls.enterClassContext(harness.tiny_model(layers=8, embedding=256, heads=8))
+        cls.model = cls.enterClassContext(harness.tiny_model(
+            layers=8, embedding=256, heads=8, **{"feed-forward": 4096}))
         cls.daemon = harness.Daemon("--set", 'daemon.access="all"', "--set", "scheduler.max_sequences=1",
                                     model=cls.model)
 

@@ -97,7 +97,8 @@ class Manuals(unittest.TestCase):
 
 class Documents(unittest.TestCase):
     def test_every_path_that_a_document_names_exists(self):
-        """`docs/x.md` is looked for from the root, `step_loop.cpp` and `kernels_*.cpp` anywhere."""
+        """`docs/x.md` is looked for from the root, `inferd/inferd.h` among the installed headers, and
+        `step_loop.cpp` and `kernels_*.cpp` anywhere."""
         for name in ("README.md", "docs/ARCHITECTURE.md"):
             with open(os.path.join(harness.SOURCE, name)) as file:
                 words = re.findall(r"`([^`\s]+)`", file.read())
@@ -107,7 +108,8 @@ class Documents(unittest.TestCase):
                 if path.startswith(("build/", "/")):
                     continue
                 with self.subTest(document=name, path=path):
-                    found = glob.glob(os.path.join(harness.SOURCE, path))
+                    found = [f for folder in ("", "client_lib/include")
+                             for f in glob.glob(os.path.join(harness.SOURCE, folder, path))]
                     if "/" not in path:
                         found += [f for f in glob.glob(os.path.join(harness.SOURCE, "*/**", path), recursive=True)
                                   if not f.startswith(os.path.join(harness.SOURCE, "build/"))]

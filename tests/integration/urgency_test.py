@@ -8,20 +8,26 @@ import unittest
 import harness
 
 NOBODY = 61001
+# No end but the one asked for.
+ENDLESS = ["--logit-bias", "2=-inf", "--logit-bias", "0=-inf"]
 
 
 class Urgency(harness.DaemonTest):
     @classmethod
     def setUpClass(cls):
-        model = cls.enterClassContext(harness.tiny_model(layers=14, embedding=256, heads=4))
+        model = cls.enterClassContext(harness.tiny_model(
+            layers=8, embedding=256, heads=4, **{"feed-forward": 1024}))
         # So slow that 3,500 tokens take longer than any test here.
         cls.daemon = harness.Daemon("--set", "daemon.access=all", "--set", "scheduler.max_sequences=1",
                                     model=model)
 
     def setUp(self):
         # Runs until it is told to stop.
-        self.running = self.start("--max-tokens", "3500")
-        self.addCleanup(self.stop, self.running)
+        self.running = self.start("--max-tokens", "3500", *ENDLESS)
+
+    def tearDown(self):
+        self.stop(self.running)
+        super().tearDown()
 
     def start(self, *options):
         return self.daemon.start_ctl("run", "--json", "--ids", "1,2,3", *options)
