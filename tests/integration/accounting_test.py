@@ -8,7 +8,6 @@ import unittest
 import harness
 
 ANN, BOB = 61001, 61002
-ENDLESS = ["--logit-bias", "2=-inf", "--logit-bias", "0=-inf"]
 
 
 def ids(count, first):
@@ -44,7 +43,7 @@ class TooLittleMemory(harness.DaemonTest):
         self.assertLess(each, pages)
         self.assertGreater(self.CLIENTS * each, 2 * pages, "the pool holds them all")
         running = [self.daemon.start_ctl("run", "--json", "--no-store", "--ids", ids(self.PROMPT, 31 * i),
-                                         "--max-tokens", str(self.MOST), *ENDLESS)
+                                         "--max-tokens", str(self.MOST), *harness.ENDLESS)
                    for i in range(self.CLIENTS)]
         answers = [json.loads(client.communicate(timeout=harness.PATIENCE_S)[0]) for client in running]
         self.assertEqual({answer["finish_reason"] for answer in answers}, {"length"})
@@ -142,7 +141,7 @@ class Accounting(harness.DaemonTest):
     def test_who_waits_is_told_so_by_all_who_tell(self):
         before = self.pressure("compute", "some")["total_us"]
         # Two of one user, of which one runs at a time.
-        first = self.daemon.start_ctl("run", "--json", "--ids", ids(40, 7), "--max-tokens", "4000", *ENDLESS)
+        first = self.daemon.start_ctl("run", "--json", "--ids", ids(40, 7), "--max-tokens", "4000", *harness.ENDLESS)
         harness.wait_until(lambda: self.daemon.call("Vmstat")["parameters"]["running"] == 1, "the first runs")
         second = self.daemon.start_ctl("run", "--json", "--ids", ids(30, 9), "--max-tokens", "5")
         harness.wait_until(lambda: self.daemon.call("Vmstat")["parameters"]["waiting"] == 1, "the second waits")

@@ -5,7 +5,6 @@ import signal
 
 import harness
 
-ENDLESS = ["--logit-bias", "2=-inf", "--logit-bias", "0=-inf"]
 # A prompt whose prefill takes long: some thousand tokens in steps of few.
 LONG = ",".join(str(1000 + i % 40000) for i in range(0, 70000, 20))
 
@@ -64,7 +63,7 @@ class Cancel(harness.DaemonTest):
         self.assertEqual(self.daemon.status()["pages"]["live"], 0)
 
     def check_queued_and_decoding(self, cancel):
-        running, first = self.start("--raw", *ENDLESS, "--", "1, 2, 3,")
+        running, first = self.start("--raw", *harness.ENDLESS, "--", "1, 2, 3,")
         self.wait_for_state(first, "decoding")
         waiting, second = self.start("--ids", LONG)
         self.wait_for_state(second, "waiting")

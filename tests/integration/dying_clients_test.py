@@ -7,7 +7,7 @@ import time
 
 import harness
 
-ENDLESS = ["--raw", "--logit-bias", "2=-inf", "--logit-bias", "0=-inf", "--max-tokens", "2000", "--", "1, 2, 3, 4, 5,"]
+ENDLESS = ["--raw", *harness.ENDLESS, "--max-tokens", "2000", "--", "1, 2, 3, 4, 5,"]
 
 
 STEP_TOKENS = 16

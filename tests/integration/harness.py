@@ -25,6 +25,8 @@ SOURCE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file_
 # A wait that is only there so that a fault ends the test instead of hanging it; nothing is measured by
 # it. Sanitizer builds on a busy machine are slow.
 PATIENCE_S = 240
+# To `inferctl run`: what ends an answer is only what the test asked for.
+ENDLESS = ["--logit-bias", "2=-inf", "--logit-bias", "0=-inf"]
 
 
 def model_path():

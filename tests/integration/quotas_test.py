@@ -45,7 +45,8 @@ class Quotas(harness.DaemonTest):
     def test_sequences_and_pages(self):
         self.limit(user_sequences=1)
         # One of root's own that runs until it is told to stop.
-        running = self.daemon.start_ctl("run", "--ids", "1,2,3", "--max-tokens", "4000", "--json")
+        running = self.daemon.start_ctl("run", "--ids", "1,2,3", "--max-tokens", "4000", "--json",
+                                        *harness.ENDLESS)
         harness.wait_until(lambda: self.daemon.status()["sequences"] == 1, "it runs")
         self.refused(self.daemon.ctl("run", "--ids", "1", "--max-tokens", "1"), "[limits] user_sequences allows 1")
         self.served(self.ask(ANN, 10, 2))

@@ -8,8 +8,6 @@ import unittest
 import harness
 
 NOBODY = 61001
-# No end but the one asked for.
-ENDLESS = ["--logit-bias", "2=-inf", "--logit-bias", "0=-inf"]
 
 
 class Urgency(harness.DaemonTest):
@@ -23,7 +21,7 @@ class Urgency(harness.DaemonTest):
 
     def setUp(self):
         # Runs until it is told to stop.
-        self.running = self.start("--max-tokens", "3500", *ENDLESS)
+        self.running = self.start("--max-tokens", "3500", *harness.ENDLESS)
 
     def tearDown(self):
         self.stop(self.running)
