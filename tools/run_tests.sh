@@ -160,8 +160,8 @@ if [ "$fast" = 0 ]; then
   # Under the thread sanitizer a model is slow, and threads take the same turns over one of no size.
   mkdir -p "$source_dir/build/tsan"
   export INFERD_TEST_MODEL=$source_dir/build/tsan/tiny.gguf
-  "$source_dir/build/release/bin/inferd-bench" make-model --type q8_0 --output "$INFERD_TEST_MODEL" >&2 ||
-    count_failure "Making a small model"
+  "$source_dir/build/release/bin/inferd-bench" make-model --type q8_0 --context 4096 \
+    --output "$INFERD_TEST_MODEL" >&2 || count_failure "Making a small model"
   stage tsan "Threads under the thread sanitizer" \
     '^(unit\.(ipc|ipc_sleep|client_lib|daemon|engine)|integration\.dying_clients)$' \
     inferd inferctl inferd_ipc_test inferd_client_lib_test inferd_daemon_test inferd_engine_test

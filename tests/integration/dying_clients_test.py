@@ -27,7 +27,9 @@ class LongPrompts(harness.DaemonTest):
             # Another prompt each time: nothing of it is cached.
             prompt = ",".join(str(5 + (i * 7 + end) % 300) for i in range(PROMPT_TOKENS))
             client = self.daemon.start_ctl("run", "--ids", prompt, "--max-tokens", "5")
-            harness.wait_until(lambda: self.computed() > before + 4 * STEP_TOKENS, "the prompt is being read")
+            harness.wait_until(lambda: self.computed() > before + 4 * STEP_TOKENS or client.poll() is not None,
+                               "the prompt is being read")
+            self.assertIsNone(client.poll(), "it ended by itself")
             client.send_signal(end)
             client.communicate(timeout=harness.PATIENCE_S)
             at_the_end = self.computed()
