@@ -14,6 +14,8 @@ using Arguments = std::span<char* const>;
 Result<int> run_engine_command(Arguments arguments);
 Result<int> run_perplexity_command(Arguments arguments);
 Result<int> run_serve_command(Arguments arguments);
+Result<int> run_isolation_command(Arguments arguments);
+Result<int> run_stopped_command(Arguments arguments);
 Result<int> run_roofline_command(Arguments arguments);
 Result<int> run_ipc_command(Arguments arguments);
 Result<int> run_memory_command(Arguments arguments);

@@ -171,45 +171,32 @@ void print_daemon(const DaemonFigures& figures, uint32_t idle_clients) {
               figures.step_alone_ms, figures.step_with_idle_ms / figures.step_alone_ms);
 }
 
-Result<void> check_options(const IpcOptions& options) {
-  const auto in = [](uint32_t value, uint32_t high) { return value >= 1 && value <= high; };
-  const DaemonOptions& daemon = options.daemon;
-  if (!in(options.rounds, 1000) || !in(options.trips, 1'000'000) ||
-      !in(options.records, 100'000'000) || !in(options.steps, 10'000) ||
-      *std::max_element(options.hogs.begin(), options.hogs.end()) > 64 ||
-      !in(daemon.seconds, 3600) || daemon.tokens < 3 || daemon.idle_clients > 65'536) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "--rounds must be from 1 to 1000, --trips to 1000000, --records to 100000000, "
-                 "--steps to 10000, --hogs from 0 to 64, --seconds from 1 to 3600, --tokens at "
-                 "least 3, --idle-clients at most 65536");
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<int> run_ipc_command(Arguments arguments) {
   IpcOptions values;
   bool json = false;
   Options options("ipc", "our rings beside a Unix socket and server-sent events over TCP");
-  options.add("rounds", &values.rounds, "rounds that the median is taken over (default 7)");
-  options.add("trips", &values.trips, "round trips of a round (default 500)");
-  options.add("records", &values.records, "records of a stream in a round (default 20000)");
-  options.add("steps", &values.steps, "steps to 16 clients in a round (default 40)");
-  options.add("hogs", &values.hogs, "processes that keep the processors busy (default 0,2)");
+  options.add("rounds", &values.rounds, {1, 1000},
+              "rounds that the median is taken over (default 7)");
+  options.add("trips", &values.trips, {1, 1'000'000}, "round trips of a round (default 500)");
+  options.add("records", &values.records, {1, 100'000'000},
+              "records of a stream in a round (default 20000)");
+  options.add("steps", &values.steps, {1, 10'000}, "steps to 16 clients in a round (default 40)");
+  options.add("hogs", &values.hogs, {0, 64},
+              "processes that keep the processors busy (default 0,2)");
   options.add("socket", &values.daemon.socket,
               "a daemon's socket: measure connecting and idle clients too");
-  options.add("idle-clients", &values.daemon.idle_clients,
+  options.add("idle-clients", &values.daemon.idle_clients, {0, 65'536},
               "with --socket: connected clients that do nothing (default 1000)");
-  options.add("seconds", &values.daemon.seconds,
+  options.add("seconds", &values.daemon.seconds, {1, 3600},
               "with --socket: for which they are watched doing nothing (default 5)");
-  options.add("tokens", &values.daemon.tokens,
+  options.add("tokens", &values.daemon.tokens, {3, 1'000'000},
               "with --socket: of an answer whose steps are timed (default 200)");
   options.add("json", &json, "print JSON");
   INFERD_ASSIGN(const bool go, options.parse(arguments));
   if (!go) return 0;
   if (values.hogs.empty()) values.hogs = {0, 2};
-  INFERD_TRY(check_options(values));
   nlohmann::ordered_json result;
   INFERD_ASSIGN(result["rows"], compare_ways(values, !json));
   if (!values.daemon.socket.empty()) {

@@ -59,6 +59,13 @@ Processors choose_processors() {
 }
 
 Result<Child> Child::start(int cpu, const std::function<void()>& body) {
+  return start([cpu, &body] {
+    pin_to(cpu);
+    body();
+  });
+}
+
+Result<Child> Child::start(const std::function<void()>& body) {
   std::fflush(nullptr);  // or the child would print it again
   watch_children();
   const pid_t parent = getpid();
@@ -67,7 +74,6 @@ Result<Child> Child::start(int cpu, const std::function<void()>& body) {
   if (pid == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(1);
-    pin_to(cpu);
     body();
     _exit(0);
   }
@@ -93,6 +99,15 @@ bool Child::sleeps() const {
   const char* name_end = std::strrchr(text, ')');  // the name itself may hold anything
   return name_end != nullptr && std::strncmp(name_end, ") S", 3) == 0;
 }
+
+void Child::stop() const {
+  INFERD_CHECK(kill(pid_, SIGSTOP) == 0);
+  int status = 0;
+  while (waitpid(pid_, &status, WUNTRACED) < 0 && errno == EINTR) {
+  }
+}
+
+void Child::go_on() const { INFERD_CHECK(kill(pid_, SIGCONT) == 0); }
 
 Result<std::vector<Child>> start_hogs(uint32_t count, const Processors& processors) {
   std::vector<Child> hogs;

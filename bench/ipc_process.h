@@ -1,5 +1,5 @@
-// Processes and processors of `inferd-bench ipc`. Owner: bench. Main thread only. Must not know
-// what is measured.
+// Processes and processors of measurements. Owner: bench. Main thread only. Must not know what is
+// measured.
 #pragma once
 
 #include <sched.h>
@@ -46,12 +46,17 @@ class Child {
  public:
   // `body` runs in the child, pinned to `cpu`, and the process ends when it returns. Errors: kIo.
   static Result<Child> start(int cpu, const std::function<void()>& body);
+  // The same, pinned nowhere.
+  static Result<Child> start(const std::function<void()>& body);
   Child(Child&& other) noexcept;
   Child& operator=(Child&&) = delete;
   ~Child();
 
   // Whether it sleeps, by the kernel's word.
   bool sleeps() const;
+  // SIGSTOP; returns once it is stopped. SIGCONT.
+  void stop() const;
+  void go_on() const;
 
  private:
   explicit Child(pid_t pid) : pid_(pid) {}

@@ -18,6 +18,8 @@ constexpr Command kCommands[] = {
     {"engine", run_engine_command, "prefill and decode rates of the engine alone"},
     {"perplexity", run_perplexity_command, "perplexity of a text, and its logits as a NumPy file"},
     {"serve", run_serve_command, "client processes through the daemon: latencies and throughput"},
+    {"isolation", run_isolation_command, "what a user's TTFT tells of another user's prompts"},
+    {"stopped", run_stopped_command, "what a client stopped in mid-answer costs the others"},
     {"ipc", run_ipc_command, "our rings beside a Unix socket and server-sent events over TCP"},
     {"memory", run_memory_command, "the prefix index at size: lookups, inserts and drops"},
     {"planning", run_planning_command, "what planning a step costs, and what it grows with"},

@@ -18,8 +18,15 @@ Error bad_value(const std::string& name, std::string_view value, const char* exp
                "--" + name + " is \"" + std::string(value) + "\"; expected " + expected);
 }
 
+Result<void> check_range(const std::string& name, uint32_t number, Range range) {
+  if (number >= range.low && number <= range.high) return {};
+  return Error(ErrorCode::kInvalidArgument,
+               "--" + name + " must be from " + std::to_string(range.low) + " to " +
+                   std::to_string(range.high) + ", not " + std::to_string(number));
+}
+
 Result<void> read_list(const std::string& name, std::string_view text,
-                       std::vector<uint32_t>& numbers) {
+                       std::vector<uint32_t>& numbers, Range range) {
   numbers.clear();
   std::string_view rest = text;
   while (true) {
@@ -28,6 +35,7 @@ Result<void> read_list(const std::string& name, std::string_view text,
     if (!read_number(rest.substr(0, comma), number)) {
       return bad_value(name, text, "whole numbers separated by commas, such as 1,2,8");
     }
+    INFERD_TRY(check_range(name, number, range));
     numbers.push_back(number);
     if (comma == std::string_view::npos) return {};
     rest.remove_prefix(comma + 1);
@@ -48,11 +56,19 @@ void Options::add(std::string_view name, std::string* text, std::string_view hel
 void Options::add(std::string_view name, uint32_t* number, std::string_view help) {
   options_.push_back({std::string(name), number, std::string(help)});
 }
+void Options::add(std::string_view name, uint32_t* number, Range range, std::string_view help) {
+  options_.push_back({std::string(name), number, std::string(help), range});
+}
 void Options::add(std::string_view name, double* number, std::string_view help) {
   options_.push_back({std::string(name), number, std::string(help)});
 }
 void Options::add(std::string_view name, std::vector<uint32_t>* numbers, std::string_view help) {
   options_.push_back({std::string(name), numbers, std::string(help)});
+}
+
+void Options::add(std::string_view name, std::vector<uint32_t>* numbers, Range range,
+                  std::string_view help) {
+  options_.push_back({std::string(name), numbers, std::string(help), range});
 }
 
 const Options::Option* Options::find(std::string_view name) const {
@@ -90,10 +106,12 @@ Result<bool> Options::parse(std::span<char* const> arguments) const {
       **text = value;
     } else if (uint32_t* const* number = std::get_if<uint32_t*>(&option->target)) {
       if (!read_number(value, **number)) return bad_value(option->name, value, "a whole number");
+      INFERD_TRY(check_range(option->name, **number, option->range));
     } else if (double* const* real = std::get_if<double*>(&option->target)) {
       if (!read_number(value, **real)) return bad_value(option->name, value, "a number");
     } else {
-      INFERD_TRY(read_list(option->name, value, *std::get<std::vector<uint32_t>*>(option->target)));
+      INFERD_TRY(read_list(option->name, value, *std::get<std::vector<uint32_t>*>(option->target),
+                           option->range));
     }
   }
   return true;

@@ -179,26 +179,12 @@ void print_summary(const ServeSummary& summary, bool json) {
 }
 
 Result<void> check_options(const ServeOptions& options) {
-  if (options.clients == 0 || options.clients > 1024 || options.requests == 0 ||
-      options.requests > 1'000'000) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "--clients must be from 1 to 1024, --requests from 1 to 1000000");
-  }
-  if (options.prompt_tokens == 0 || options.prompt_tokens > 10'000'000 ||
-      options.shared_prefix > 10'000'000 || options.gen_tokens == 0 ||
-      options.gen_tokens > 1'000'000) {
-    return Error(ErrorCode::kInvalidArgument,
-                 "--prompt-tokens must be from 1 to 10000000, --gen-tokens from 1 to 1000000");
-  }
   if (!(options.rate >= 0 && options.rate < 1e9)) {
     return Error(ErrorCode::kInvalidArgument, "--rate must be 0 or more");
   }
   if (options.priority != "interactive" && options.priority != "batch" &&
       options.priority != "idle") {
     return Error(ErrorCode::kInvalidArgument, "--priority is interactive, batch or idle");
-  }
-  if (options.nice > 19) {
-    return Error(ErrorCode::kInvalidArgument, "--nice must be from 0 to 19");
   }
   return {};
 }
@@ -211,17 +197,21 @@ Result<int> run_serve_command(Arguments arguments) {
   Options options("serve", "client processes through the daemon: latencies and throughput");
   options.add("socket", &values.socket, "the daemon's socket (default: as every client finds it)");
   options.add("model", &values.model, "the model's name (default: the daemon's first)");
-  options.add("clients", &values.clients, "client processes (default 8)");
-  options.add("requests", &values.requests, "requests of all clients together (default 64)");
-  options.add("prompt-tokens", &values.prompt_tokens, "tokens of each prompt's own (default 512)");
-  options.add("gen-tokens", &values.gen_tokens, "tokens of each answer (default 128)");
-  options.add("shared-prefix", &values.shared_prefix,
+  options.add("clients", &values.clients, {1, 1024}, "client processes (default 8)");
+  options.add("requests", &values.requests, {1, 1'000'000},
+              "requests of all clients together (default 64)");
+  options.add("prompt-tokens", &values.prompt_tokens, {1, 10'000'000},
+              "tokens of each prompt's own (default 512)");
+  options.add("gen-tokens", &values.gen_tokens, {1, 1'000'000},
+              "tokens of each answer (default 128)");
+  options.add("shared-prefix", &values.shared_prefix, {0, 10'000'000},
               "tokens in front of each prompt that are the same in all (default 0)");
   options.add("rate", &values.rate, "requests per second (default 0: each when the last ended)");
   options.add("seed", &values.seed, "of prompts and arrivals (default 1)");
   options.add("priority", &values.priority,
               "interactive (default), batch, or idle: the class of all requests");
-  options.add("nice", &values.nice, "of all requests within their class, 0 to 19 (default 0)");
+  options.add("nice", &values.nice, {0, 19},
+              "of all requests within their class, 0 to 19 (default 0)");
   options.add("json", &json, "print JSON");
   INFERD_ASSIGN(const bool go, options.parse(arguments));
   if (!go) return 0;

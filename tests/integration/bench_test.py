@@ -1,4 +1,4 @@
-"""inferd-bench serve, engine, perplexity, ipc and sim on a tiny model: their figures and the names they have."""
+"""inferd-bench serve, isolation, stopped, engine, perplexity, ipc and sim on a tiny model: their figures and the names they have."""
 
 import array
 import json
@@ -183,6 +183,66 @@ class Bench(unittest.TestCase):
             self.assertIn(b"[limits] connections_per_user", too_many.stderr)
         self.assertIn(b"--rounds must be", bench("ipc", "--rounds", "0", code=2).stderr)
 
+    @unittest.skipUnless(os.geteuid() == 0, "only root can be two users")
+    def test_isolation(self):
+        folder = os.path.dirname(self.model)
+        config, plot = os.path.join(folder, "isolation.toml"), os.path.join(folder, "isolation.svg")
+        with open(config, "w") as file:
+            file.write('[daemon]\naccess = "all"\n[[cache_domain]]\nname = "team"\nusers = [65534, 1001]\n')
+        with harness.Daemon("--config", config, model=self.model) as daemon:
+            os.chmod(daemon.folder, 0o755)
+            small = ["isolation", "--socket", daemon.socket, "--rounds", "4", "--prompt-tokens", "100"]
+            # Pages of a prompt that were found: all but the part-filled one, or none. (The vocabulary is so small
+            # that two prompts may begin with the same tokens by chance.)
+            for domain, other in (([], [0, 0]), (["--cache-domain", "team"], [6, 6])):
+                result = json.loads(bench(*small, *domain, "--plot", plot, "--json").stdout)
+                self.assertEqual(list(result), ["prompt_tokens", "rounds", "users", "situations", "ks"])
+                self.assertEqual([row["before"] for row in result["situations"]], ["other", "nobody", "self"])
+                pages = [[row["cached_tokens"][end] // 16 for end in ("min", "max")] for row in result["situations"]]
+                self.assertEqual(pages, [other, [0, 0], [6, 6]])
+                for row in result["situations"]:
+                    self.assertEqual(list(row["ttft_ms"]), ["p5", "p25", "p50", "p75", "p95"])
+                    self.assertEqual(list(row["ttft_ms"].values()), sorted(row["ttft_ms"].values()))
+                    self.assertGreater(row["ttft_ms"]["p5"], 0)
+                for distance in ("other_nobody", "self_nobody"):
+                    self.assertIn(result["ks"][distance], (0, 0.25, 0.5, 0.75, 1))  # of four and four values
+                self.assertAlmostEqual(result["ks"]["critical_5_percent"], 1.3581 * math.sqrt(2 / 4), places=4)
+                text = "".join(xml.etree.ElementTree.parse(plot).getroot().itertext())
+                for words in ("other", "nobody", "self", "TTFT (ms)"):
+                    self.assertIn(words, text)
+            table = bench(*small).stdout.decode()
+            for words in ("nobody", "cached tokens", "self_nobody"):
+                self.assertIn(words, table)
+            refused = bench(*small, "--cache-domain", "teem", code=1)
+            self.assertIn(b"no cache domain 'teem'", refused.stderr)
+        unprivileged = subprocess.run([harness.binary("inferd-bench"), *small], capture_output=True, user=65534)
+        self.assertEqual(unprivileged.returncode, 1)
+        self.assertIn(b"cannot become user 65534 (only root can)", unprivileged.stderr)
+
+    def test_stopped(self):
+        with harness.Daemon(model=self.model) as daemon:
+            small = ["stopped", "--socket", daemon.socket, "--clients", "2", "--rounds", "3", "--gen-tokens", "50"]
+            result = json.loads(bench(*small, "--json").stdout)
+            self.assertEqual(list(result), ["clients", "rounds", "neighbour_tokens", "itl_ms", "mean_ratio",
+                                            "p99_ratio"])
+            # It was stopped with a full ring: 1,024 slots, four a token.
+            self.assertGreater(result["neighbour_tokens"], 200)
+            self.assertEqual(list(result["itl_ms"]), ["idle", "stopped"])
+            for values in result["itl_ms"].values():
+                self.check_percentiles(values)
+            for name in ("mean_ratio", "p99_ratio"):
+                self.assertEqual(list(result[name]), ["median", "low", "high", "confidence"])
+                self.assertLessEqual(result[name]["low"], result[name]["median"])
+                self.assertLessEqual(result[name]["median"], result[name]["high"])
+                # Of three rounds, or of fewer: where all tokens came at once there is no ratio.
+                self.assertIn(round(result[name]["confidence"], 9), (0, 0.5, 0.75))
+            daemon.wait_idle()
+            self.assertIn(b"p99_ratio, stopped to idle", bench(*small).stdout)
+            daemon.wait_idle()
+        with harness.tiny_model(context=200) as short, harness.Daemon(model=short) as daemon:
+            done = bench("stopped", "--socket", daemon.socket, "--clients", "1", "--rounds", "1", code=1)
+            self.assertIn(b"context is too short", done.stderr)
+
     def test_sim(self):
         shape = ["sim", "--generate", "mixed", "--requests", "250", "--rate", "0.5", "--pages", "2000", "--json"]
         done = bench(*shape)
@@ -265,6 +325,10 @@ class Bench(unittest.TestCase):
                                     (["perplexity", "--model", self.model], b"--text"),
                                     (["serve", "--clients", "0"], b"--clients must be from 1"),
                                     (["serve", "--clients"], b"--clients"),
+                                    (["isolation", "--users", "1,1"], b"two different users"),
+                                    (["isolation", "--rounds", "0"], b"--rounds must be"),
+                                    (["stopped"], b"--socket must be"),
+                                    (["stopped", "--socket", "x", "--gen-tokens", "1"], b"--gen-tokens must be from 2"),
                                     (["sim"], b"either --trace FILE, or --generate"),
                                     (["sim", "--generate", "x"], b"expected chat, agents, batch or mixed"),
                                     (["sim", "--fit"], b"--fit needs one of"),

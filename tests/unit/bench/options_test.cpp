@@ -65,6 +65,25 @@ TEST(Options, MistakesAreNamed) {
   }
 }
 
+TEST(Options, NumbersOutsideOfTheirRangeAreRefusedWithIt) {
+  uint32_t number = 5;
+  std::vector<uint32_t> list;
+  Options options("test", "for the test");
+  options.add("number", &number, {2, 9}, "");
+  options.add("list", &list, {0, 64}, "");
+  const auto parse = [&](std::string argument) {
+    char* const pointer = argument.data();
+    return options.parse(std::span(&pointer, 1));
+  };
+  for (const char* argument : {"--number=2", "--number=9", "--list=0,64"}) {
+    EXPECT_TRUE(parse(argument).ok()) << argument;
+  }
+  EXPECT_EQ(number, 9u);
+  EXPECT_EQ(parse("--number=1").error().message(), "--number must be from 2 to 9, not 1");
+  EXPECT_EQ(parse("--number=10").error().message(), "--number must be from 2 to 9, not 10");
+  EXPECT_EQ(parse("--list=3,65").error().message(), "--list must be from 0 to 64, not 65");
+}
+
 TEST(Options, HelpListsEveryOptionAndStops) {
   Parsed parsed;
   testing::internal::CaptureStdout();

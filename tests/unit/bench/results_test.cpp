@@ -1,15 +1,18 @@
-// Statistics and the NumPy writer.
+// Statistics, times of answers, and the NumPy writer.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
 
+#include "base/prng.h"
 #include "bench/npy_writer.h"
 #include "bench/roofline.h"
 #include "bench/serve_client.h"
 #include "bench/statistics.h"
+#include "bench/timed_answer.h"
 
 namespace inferd::bench {
 namespace {
@@ -23,6 +26,82 @@ TEST(Statistics, PercentilesInterpolateBetweenNeighbours) {
   EXPECT_EQ(percentile(values, 0), 1);
   EXPECT_EQ(percentile(values, 1), 4);
   EXPECT_DOUBLE_EQ(percentile(values, 0.9), 3.7);
+}
+
+TEST(Statistics, AMediansIntervalIsThatOfTheSignTest) {
+  EXPECT_EQ(median_interval({}).confidence, 0);
+  std::vector<double> values;
+  for (int i = 10; i >= 1; --i) values.push_back(i);
+  // Ranks and confidence of 10 and of 30 values: Conover, table A3 (binomial, p = 0.5).
+  const MedianInterval ten = median_interval(values);
+  EXPECT_EQ(ten.median, 5.5);
+  EXPECT_EQ(ten.low, 2);
+  EXPECT_EQ(ten.high, 9);
+  EXPECT_NEAR(ten.confidence, 1 - 2 * 11.0 / 1024, 1e-12);
+  for (int i = 11; i <= 30; ++i) values.push_back(i);
+  const MedianInterval thirty = median_interval(values);
+  EXPECT_EQ(thirty.low, 10);
+  EXPECT_EQ(thirty.high, 21);
+  EXPECT_NEAR(thirty.confidence, 0.9572, 1e-4);
+  EXPECT_GT(median_interval(values, 0.999).high, 21);
+  // Too few for what was asked: everything, and the confidence says so.
+  const MedianInterval three = median_interval(std::span(values).last(3));
+  EXPECT_EQ(three.low, 28);
+  EXPECT_EQ(three.high, 30);
+  EXPECT_NEAR(three.confidence, 0.75, 1e-12);
+  EXPECT_EQ(median_interval(std::vector<double>{4}).high, 4);
+}
+
+TEST(Statistics, AMediansIntervalHoldsItAsOftenAsItSays) {
+  Prng prng(7);
+  int held = 0;
+  constexpr int kSamples = 4000;
+  double confidence = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    std::vector<double> values;
+    for (int j = 0; j < 41; ++j) values.push_back(std::exp(4 * prng.uniform()));
+    const MedianInterval interval = median_interval(values);
+    confidence = interval.confidence;
+    if (interval.low <= std::exp(2.0) && std::exp(2.0) <= interval.high) ++held;
+  }
+  EXPECT_NEAR(static_cast<double>(held) / kSamples, confidence, 0.01);
+}
+
+TEST(Statistics, TheDistanceOfTwoSamplesIsThatOfTheirDistributions) {
+  const std::vector<double> values = {4, 1, 3, 2};
+  EXPECT_EQ(ks_distance(values, {}), 0);
+  EXPECT_EQ(ks_distance(values, values), 0);
+  EXPECT_EQ(ks_distance(values, std::vector<double>{1, 1, 2, 2, 3, 3, 4, 4}), 0);
+  EXPECT_EQ(ks_distance(values, std::vector<double>{5, 6}), 1);
+  EXPECT_EQ(ks_distance(std::vector<double>{5, 6}, values), 1);
+  // At 2: half of the one, none of the other.
+  EXPECT_EQ(ks_distance(values, std::vector<double>{2.5, 3, 4, 5}), 0.5);
+  // Ties count at once: after the ones it is 2/3 against 1/2.
+  EXPECT_NEAR(ks_distance(std::vector<double>{1, 1, 2}, std::vector<double>{1, 2}), 1.0 / 6, 1e-12);
+}
+
+TEST(Statistics, SamplesOfOneDistributionExceedTheCriticalDistanceAsOftenAsTheLevelSays) {
+  EXPECT_NEAR(ks_critical(100, 100), 1.3581 * std::sqrt(0.02), 1e-4);
+  EXPECT_NEAR(ks_critical(50, 200, 0.01), 1.6276 * std::sqrt(250.0 / 10000), 1e-4);
+  Prng prng(9);
+  int exceeded = 0;
+  constexpr int kPairs = 2000;
+  for (int i = 0; i < kPairs; ++i) {
+    std::vector<double> a;
+    std::vector<double> b;
+    for (int j = 0; j < 200; ++j) a.push_back(prng.uniform());
+    for (int j = 0; j < 150; ++j) b.push_back(prng.uniform());
+    if (ks_distance(a, b) > ks_critical(a.size(), b.size())) ++exceeded;
+  }
+  EXPECT_NEAR(static_cast<double>(exceeded) / kPairs, 0.05, 0.02);
+}
+
+TEST(TimedAnswer, TokensThatCameTogetherHaveZerosBetweenThem) {
+  const std::vector<TokenArrival> arrivals = {{1'000'000, 1}, {3'000'000, 3}, {4'500'000, 1}};
+  EXPECT_EQ(delivery_gaps_ms(arrivals), (std::vector<double>{2, 1.5}));
+  EXPECT_EQ(token_gaps_ms(arrivals), (std::vector<double>{2, 0, 0, 1.5}));
+  EXPECT_TRUE(token_gaps_ms({}).empty());
+  EXPECT_EQ((TimedAnswer{arrivals, 0, INFERD_FINISH_NONE}.tokens()), 5u);
 }
 
 TEST(NpyWriter, WritesWhatNumPyReads) {
