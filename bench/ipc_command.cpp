@@ -71,6 +71,14 @@ std::vector<Cell> all_cells() {
   return cells;
 }
 
+Cell& cell_of(std::vector<Cell>& cells, Test test, Way way, bool awake) {
+  const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) {
+    return c.test == test && c.way == way && c.awake == awake;
+  });
+  INFERD_CHECK(cell != cells.end());
+  return *cell;
+}
+
 Result<double> measure(const Cell& cell, const IpcOptions& options, const Processors& processors) {
   const int64_t spin_ns = cell.awake ? kSpinNs : 0;
   switch (cell.test) {
@@ -79,39 +87,52 @@ Result<double> measure(const Cell& cell, const IpcOptions& options, const Proces
     case Test::kStream:
       return measure_stream(cell.way, spin_ns, options.records, processors);
     case Test::kStep:
-      return measure_step(cell.way, cell.awake, options.steps, processors);
+      return measure_step_awake(cell.way, options.steps, processors);
   }
   return Error(ErrorCode::kInternal, "there is no such measurement");
 }
 
-const std::vector<double>& rounds_of(const std::vector<Cell>& cells, Test test, Way way,
-                                     bool awake) {
-  const auto cell = std::find_if(cells.begin(), cells.end(), [&](const Cell& c) {
-    return c.test == test && c.way == way && c.awake == awake;
-  });
-  INFERD_CHECK(cell != cells.end());
-  return cell->rounds;
+Result<void> measure_round(uint32_t round, std::vector<Cell>& cells, const IpcOptions& options,
+                           const Processors& processors) {
+  for (size_t i = 0; i < cells.size(); ++i) {
+    Cell& cell = cells[(round + i) % cells.size()];
+    if (cell.test == Test::kStep && !cell.awake) {
+      if (cell.way != Way::kRing) continue;  // all three are measured together
+      INFERD_ASSIGN(const WayFigures figures, measure_step_asleep(options.steps, processors));
+      for (size_t way = 0; way < kWays.size(); ++way) {
+        cell_of(cells, Test::kStep, kWays[way], false).rounds.push_back(figures[way]);
+      }
+      continue;
+    }
+    INFERD_ASSIGN(const double value, measure(cell, options, processors));
+    cell.rounds.push_back(value);
+  }
+  return {};
 }
 
-// The median of the rounds' ratios.
-double ratio(const std::vector<double>& ours, const std::vector<double>& theirs) {
+// Of the rounds' ratios, the median and the interval that holds it with 95 % confidence.
+MedianInterval ratio(const std::vector<double>& ours, const std::vector<double>& theirs) {
   std::vector<double> ratios;
   for (size_t i = 0; i < ours.size(); ++i) ratios.push_back(ours[i] / theirs[i]);
-  return median(ratios);
+  return median_interval(ratios);
 }
 
-nlohmann::ordered_json row_figures(const Row& row, const std::vector<Cell>& cells, uint32_t hogs) {
-  const auto& ring = rounds_of(cells, row.test, Way::kRing, row.ring_awake);
-  const auto& unix_socket = rounds_of(cells, row.test, Way::kUnix, row.others_awake);
-  const auto& sse = rounds_of(cells, row.test, Way::kSse, row.others_awake);
+nlohmann::ordered_json row_figures(const Row& row, std::vector<Cell>& cells, uint32_t hogs) {
+  const auto& ring = cell_of(cells, row.test, Way::kRing, row.ring_awake).rounds;
+  const auto& unix_socket = cell_of(cells, row.test, Way::kUnix, row.others_awake).rounds;
+  const auto& sse = cell_of(cells, row.test, Way::kSse, row.others_awake).rounds;
+  const MedianInterval of_unix = ratio(ring, unix_socket);
+  const MedianInterval of_sse = ratio(ring, sse);
   return {{"test", row.name},
           {"hogs", hogs},
           {"unit", row.unit},
           {"ring", median(ring)},
           {"unix", median(unix_socket)},
           {"sse", median(sse)},
-          {"of_unix", ratio(ring, unix_socket)},
-          {"of_sse", ratio(ring, sse)}};
+          {"of_unix", of_unix.median},
+          {"of_unix_interval", {of_unix.low, of_unix.high}},
+          {"of_sse", of_sse.median},
+          {"of_sse_interval", {of_sse.low, of_sse.high}}};
 }
 
 std::string target_text(const Row& row, double target) {
@@ -141,11 +162,7 @@ Result<nlohmann::ordered_json> compare_ways(const IpcOptions& options, bool prin
     INFERD_ASSIGN(const std::vector<Child> busy, start_hogs(hogs, processors));
     std::vector<Cell> cells = all_cells();
     for (uint32_t round = 0; round < options.rounds; ++round) {
-      for (size_t i = 0; i < cells.size(); ++i) {
-        Cell& cell = cells[(round + i) % cells.size()];
-        INFERD_ASSIGN(const double value, measure(cell, options, processors));
-        cell.rounds.push_back(value);
-      }
+      INFERD_TRY(measure_round(round, cells, options, processors));
     }
     for (const Row& row : kRows) {
       rows.push_back(row_figures(row, cells, hogs));

@@ -6,6 +6,7 @@
 // JSON, as HTTP servers send it, and costs nobody any formatting or parsing here.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -16,6 +17,7 @@
 namespace inferd::bench {
 
 enum class Way : uint8_t { kRing, kUnix, kSse };
+inline constexpr std::array kWays = {Way::kRing, Way::kUnix, Way::kSse};
 const char* way_name(Way way);
 
 // The daemon's end: what the engine thread does with one client's rings.

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -64,6 +66,54 @@ void answer_requests(DaemonEnd& end, int epoll, int64_t spin_ns) {
   }
 }
 
+// The clients that a step brings a record to, and the daemon's end of their channels.
+class StepClients {
+ public:
+  static Result<StepClients> open(Way way, bool awake, const Processors& processors) {
+    StepClients all;
+    for (uint32_t i = 0; i < kStepClients; ++i) {
+      INFERD_ASSIGN(Channel channel, open_channel(way));
+      all.channels_.push_back(std::move(channel));
+      ClientEnd* const end = all.channels_.back().client.get();
+      INFERD_ASSIGN(Child client, Child::start(processors.clients, [end, awake] {
+                      for (;;) {
+                        if (!awake) {
+                          end->receive(0);
+                        } else if (end->poll() == 0) {
+                          sched_yield();
+                        }
+                      }
+                    }));
+      all.clients_.push_back(std::move(client));
+      ipc::ServerSession* const rings = all.channels_.back().daemon->rings();
+      if (rings != nullptr) all.rings_.push_back(rings);
+    }
+    return all;
+  }
+
+  void wait_until_asleep() const { bench::wait_until_asleep(clients_); }
+
+  // The calling thread's processor time for one step.
+  double step_us() {
+    // Reading the clock takes as long as a step to clients that are awake: twice, and the
+    // difference is taken off.
+    const int64_t before_ns = thread_cpu_ns();
+    const int64_t start_ns = thread_cpu_ns();
+    for (const Channel& channel : channels_) INFERD_CHECK(channel.daemon->send(7));
+    ipc::ServerSession::flush_all(rings_, *bells_);
+    const int64_t step_ns = thread_cpu_ns() - start_ns - (start_ns - before_ns);
+    return static_cast<double>(step_ns) * 1e-3;
+  }
+
+ private:
+  StepClients() = default;
+
+  std::vector<Channel> channels_;
+  std::vector<Child> clients_;
+  std::vector<ipc::ServerSession*> rings_;  // none of a socket's
+  std::unique_ptr<ipc::DoorbellBatch> bells_ = std::make_unique<ipc::DoorbellBatch>();
+};
+
 }  // namespace
 
 Result<double> measure_round_trip(Way way, int64_t spin_ns, uint32_t count,
@@ -108,44 +158,40 @@ Result<double> measure_stream(Way way, int64_t spin_ns, uint32_t count,
   return static_cast<double>(received - first) / elapsed_ns * 1e9;
 }
 
-Result<double> measure_step(Way way, bool awake, uint32_t steps, const Processors& processors) {
-  std::vector<Channel> channels;
-  std::vector<Child> clients;
-  for (uint32_t i = 0; i < kStepClients; ++i) {
-    INFERD_ASSIGN(Channel channel, open_channel(way));
-    channels.push_back(std::move(channel));
-    ClientEnd* const end = channels.back().client.get();
-    INFERD_ASSIGN(Child client, Child::start(processors.clients, [end, awake] {
-                    for (;;) {
-                      if (!awake) {
-                        end->receive(0);
-                      } else if (end->poll() == 0) {
-                        sched_yield();
-                      }
-                    }
-                  }));
-    clients.push_back(std::move(client));
-  }
-  std::vector<ipc::ServerSession*> rings;
-  for (const Channel& channel : channels) {
-    if (channel.daemon->rings() != nullptr) rings.push_back(channel.daemon->rings());
-  }
+Result<double> measure_step_awake(Way way, uint32_t steps, const Processors& processors) {
+  INFERD_ASSIGN(StepClients clients, StepClients::open(way, true, processors));
   const Pin pin(processors.daemon);
   std::vector<double> steps_us;
   const uint32_t warm = steps / 8 + 1;
   for (uint32_t step = 0; step < warm + steps; ++step) {
     compute_for(kBetweenStepsNs);
-    if (!awake) wait_until_asleep(clients);
-    // Reading the clock takes as long as a step to clients that are awake: twice, and the
-    // difference is taken off.
-    const int64_t before_ns = thread_cpu_ns();
-    const int64_t start_ns = thread_cpu_ns();
-    for (const Channel& channel : channels) INFERD_CHECK(channel.daemon->send(7));
-    ipc::ServerSession::flush_all(rings);
-    const int64_t step_ns = thread_cpu_ns() - start_ns - (start_ns - before_ns);
-    if (step >= warm) steps_us.push_back(static_cast<double>(step_ns) * 1e-3);
+    const double step_us = clients.step_us();
+    if (step >= warm) steps_us.push_back(step_us);
   }
   return median(steps_us);
+}
+
+Result<WayFigures> measure_step_asleep(uint32_t steps, const Processors& processors) {
+  std::vector<StepClients> ways;
+  for (const Way way : kWays) {
+    INFERD_ASSIGN(StepClients clients, StepClients::open(way, false, processors));
+    ways.push_back(std::move(clients));
+  }
+  const Pin pin(processors.daemon);
+  std::array<std::vector<double>, kWays.size()> steps_us;
+  const uint32_t warm = steps / 8 + 1;
+  for (uint32_t step = 0; step < warm + steps; ++step) {
+    for (size_t i = 0; i < ways.size(); ++i) {
+      const size_t way = (step + i) % ways.size();
+      compute_for(kBetweenStepsNs);
+      for (const StepClients& clients : ways) clients.wait_until_asleep();
+      const double step_us = ways[way].step_us();
+      if (step >= warm) steps_us[way].push_back(step_us);
+    }
+  }
+  WayFigures figures;
+  for (size_t way = 0; way < kWays.size(); ++way) figures[way] = median(steps_us[way]);
+  return figures;
 }
 
 }  // namespace inferd::bench

@@ -330,7 +330,7 @@ void StepLoop::flush_sessions() {
     session->touched = false;
   }
   touched_.clear();
-  counters_.doorbells += ipc::ServerSession::flush_all(flushing_);
+  counters_.doorbells += ipc::ServerSession::flush_all(flushing_, bells_);
 }
 
 // ---- the end ----

@@ -224,6 +224,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::vector<EngineSession*> awake_;    // polled in every turn
   std::vector<EngineSession*> touched_;  // with records to flush
   std::vector<ipc::ServerSession*> flushing_;  // scratch
+  ipc::DoorbellBatch bells_;                   // of those
   std::vector<EngineSession*> flows_;    // whose room to look at before the next step
   std::vector<EngineSession*> ended_;    // to be released at the end of the turn
   std::unordered_map<SequenceId, std::unique_ptr<LiveSequence>> live_;  // looked up, never walked

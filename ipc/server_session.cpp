@@ -397,24 +397,27 @@ void ServerSession::show() {
 
 void ServerSession::look_for_sleeper() { bell_due_ = shown_ && waker_.should_ring(); }
 
-bool ServerSession::ring_if_asleep() {
+bool ServerSession::flush() {
+  show();
+  RingProducer::order_shown();
+  look_for_sleeper();
   if (bell_due_) ring_doorbell(completion_bell_.write_end.get());
   return bell_due_;
 }
 
-bool ServerSession::flush() {
-  ServerSession* const self = this;
-  return flush_all(std::span(&self, 1)) > 0;
-}
-
 // Each loop touches cache lines that the clients' processors have. Apart from each other the
 // processor asks for those of all sessions at once; a system call in between would make it wait.
-uint32_t ServerSession::flush_all(std::span<ServerSession* const> sessions) {
+uint32_t ServerSession::flush_all(std::span<ServerSession* const> sessions, DoorbellBatch& bells) {
   for (ServerSession* session : sessions) session->show();
   RingProducer::order_shown();
   for (ServerSession* session : sessions) session->look_for_sleeper();
   uint32_t rung = 0;
-  for (ServerSession* session : sessions) rung += session->ring_if_asleep() ? 1 : 0;
+  for (ServerSession* session : sessions) {
+    if (!session->bell_due_) continue;
+    bells.add(session->completion_bell_.write_end.get());
+    ++rung;
+  }
+  bells.ring();
   return rung;
 }
 

@@ -20,6 +20,7 @@
 #include "base/result.h"
 #include "base/unique_fd.h"
 #include "ipc/doorbell.h"
+#include "ipc/doorbell_batch.h"
 #include "ipc/handshake.h"
 #include "ipc/region.h"
 #include "ipc/ring.h"
@@ -169,8 +170,9 @@ class ServerSession {
   // Shows the client everything published since the last flush, and rings once if it sleeps.
   // Returns whether it rang. Cheap if nothing was published.
   bool flush();
-  // The same for all of `sessions`, cheaper than one by one. Returns how many it rang for.
-  static uint32_t flush_all(std::span<ServerSession* const> sessions);
+  // The same for all of `sessions`, cheaper than one by one. `bells` is empty before and after.
+  // Returns how many it rang for.
+  static uint32_t flush_all(std::span<ServerSession* const> sessions, DoorbellBatch& bells);
 
  private:
   ServerSession() = default;
@@ -187,7 +189,6 @@ class ServerSession {
   // The parts of a flush. In between: RingProducer::order_shown().
   void show();
   void look_for_sleeper();
-  bool ring_if_asleep();
   bool publish_sentence(uint16_t type, uint64_t cookie, ErrorCode code, std::string_view sentence,
                         uint32_t bytes_max);
 

@@ -165,11 +165,13 @@ class Bench(unittest.TestCase):
             self.assertEqual([(row["test"], row["hogs"]) for row in result["rows"]],
                              [(test, hogs) for hogs in (0, 1) for test in tests])
             for row in result["rows"]:
-                self.assertEqual(list(row), ["test", "hogs", "unit", "ring", "unix", "sse", "of_unix", "of_sse"])
+                self.assertEqual(list(row), ["test", "hogs", "unit", "ring", "unix", "sse", "of_unix", "of_unix_interval",
+                                             "of_sse", "of_sse_interval"])
                 for other in ("unix", "sse"):
                     self.assertGreater(row[other], 0)
                     # Of one round the ratio of the medians is the median of the ratios.
                     self.assertAlmostEqual(row["of_" + other], row["ring"] / row[other], places=9)
+                    self.assertEqual(row["of_" + other + "_interval"], [row["of_" + other]] * 2)
             figures = result["daemon"]
             self.assertEqual(list(figures), ["connect_ms", "idle_clients", "idle_cpu_share", "step_alone_ms",
                                              "step_with_idle_ms"])
