@@ -29,6 +29,7 @@ class CountingVisitor final : public ipc::SubmissionVisitor {
   void on_cancel(uint64_t) override {}
   void on_delivered(uint64_t, uint32_t, bool) override { ++count; }
   void on_renice(const ipc::Renice&, const Result<void>&) override {}
+  void on_pin(const ipc::Pin&, const Result<void>&) override {}
 
   uint32_t count = 0;
 };

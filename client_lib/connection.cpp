@@ -19,7 +19,7 @@ namespace inferd::client_lib {
 namespace {
 
 constexpr auto kSubmitPatience = std::chrono::seconds(1);
-constexpr auto kRenicePatience = std::chrono::seconds(10);
+constexpr auto kAnswerPatience = std::chrono::seconds(10);
 constexpr auto kNapUntilBack = std::chrono::milliseconds(20);
 constexpr uint64_t kFeaturesNeeded = ipc::kFeatureTextTables | ipc::kFeatureDelivered;
 
@@ -159,16 +159,21 @@ Connection::~Connection() {
   if (socket_ && fork_guard_.in_own_process()) shutdown(socket_.get(), SHUT_RDWR);
 }
 
-Result<Sequence*> Connection::submit(const Draft& draft) {
-  const uint64_t prompt_bytes = draft.prompt.size_bytes();
-  const uint64_t bytes = prompt_bytes + draft.bias.size_bytes();
+Result<ArenaBlock> Connection::place(Lock& lock, size_t prompt_ids, uint64_t other_bytes,
+                                     Deadline deadline) {
+  const uint64_t bytes = prompt_ids * sizeof(TokenId) + other_bytes;
   const uint32_t arena_bytes = welcome_.geometry.arena_bytes;
   if (bytes > arena_bytes) {
     return Error(ErrorCode::kResourceExhausted,
-                 "the prompt has " + std::to_string(draft.prompt.size()) +
+                 "the prompt has " + std::to_string(prompt_ids) +
                      " tokens; this daemon takes at most " +
-                     std::to_string((arena_bytes - draft.bias.size_bytes()) / sizeof(TokenId)));
+                     std::to_string((arena_bytes - other_bytes) / sizeof(TokenId)));
   }
+  return acquire_block(lock, bytes, deadline);
+}
+
+Result<Sequence*> Connection::submit(const Draft& draft) {
+  const uint64_t prompt_bytes = draft.prompt.size_bytes();
   ipc::SubmitRecord record = draft.fields;
   record.header = {ipc::kSubmit, ipc::slots_for_bytes(sizeof(record)), 0, draft.flags, 1};
   record.prompt_count = static_cast<uint32_t>(draft.prompt.size());
@@ -178,7 +183,8 @@ Result<Sequence*> Connection::submit(const Draft& draft) {
   INFERD_TRY(ipc::check_submission(record, welcome_.features));
   const Deadline deadline = std::chrono::steady_clock::now() + kSubmitPatience;
   Lock lock(mutex_);
-  INFERD_ASSIGN(const ArenaBlock block, acquire_block(lock, bytes, deadline));
+  INFERD_ASSIGN(const ArenaBlock block,
+                place(lock, draft.prompt.size(), draft.bias.size_bytes(), deadline));
   record.prompt_offset = block.offset;
   record.bias_offset = static_cast<uint32_t>(block.offset + prompt_bytes);
   const uint64_t cookie = ++last_cookie_;
@@ -242,7 +248,7 @@ Result<void> Connection::renice(Sequence& sequence, uint8_t priority, int32_t ni
         "this daemon is older than the library and lets nobody renice by a connection; use "
         "'inferctl renice', or update the daemon");
   }
-  const Deadline deadline = std::chrono::steady_clock::now() + kRenicePatience;
+  const Deadline deadline = std::chrono::steady_clock::now() + kAnswerPatience;
   Lock lock(mutex_);
   pump({});
   if (!dead_ && (sequence.ended_ || !sequence.routed_)) {
@@ -254,10 +260,63 @@ Result<void> Connection::renice(Sequence& sequence, uint8_t priority, int32_t ni
   record.tag = ++last_tag_;
   record.priority = priority;
   record.nice = static_cast<int8_t>(nice);
-  renices_.emplace(record.tag, std::nullopt);
+  const auto& answer = renices_.emplace(record.tag, std::nullopt).first->second;
   post(&record, sizeof(record));
-  const auto outcome = await_reniced(lock, record.tag, deadline);
+  const auto outcome =
+      await_outcome(lock, answer, deadline,
+                   "the daemon did not answer in time whether the sequence is reniced; it may "
+                   "still do it: see 'inferctl ps'");
   renices_.erase(record.tag);
+  return outcome;
+}
+
+Result<uint32_t> Connection::pin(std::span<const TokenId> prompt) {
+  const Deadline deadline = std::chrono::steady_clock::now() + kAnswerPatience;
+  Lock lock(mutex_);
+  INFERD_TRY(check_pins());
+  INFERD_ASSIGN(const ArenaBlock block, place(lock, prompt.size(), 0, deadline));
+  ipc::PinRecord record = {};
+  record.header = {ipc::kPin, 1, 0, 0, ++last_cookie_};
+  record.prompt_offset = block.offset;
+  record.prompt_count = static_cast<uint32_t>(prompt.size());
+  lock.unlock();
+  std::memcpy(client_region_.data() + welcome_.geometry.arena_offset() + block.offset,
+              prompt.data(), prompt.size_bytes());
+  lock.lock();
+  blocks_.emplace(record.header.cookie, block);
+  return ask_to_pin(lock, record, deadline);
+}
+
+Result<uint32_t> Connection::unpin() {
+  const Deadline deadline = std::chrono::steady_clock::now() + kAnswerPatience;
+  Lock lock(mutex_);
+  INFERD_TRY(check_pins());
+  ipc::PinRecord record = {};
+  record.header = {ipc::kUnpin, 1, 0, 0, ++last_cookie_};
+  return ask_to_pin(lock, record, deadline);
+}
+
+Result<void> Connection::check_pins() const {
+  if ((welcome_.features & ipc::kFeaturePin) != 0) return {};
+  return Error(ErrorCode::kUnsupported,
+               "this daemon is older than the library and lets nobody pin by a connection; use "
+               "'inferctl cache pin', or update the daemon");
+}
+
+// The record's block, if it has one, goes with the answer.
+Result<uint32_t> Connection::ask_to_pin(Lock& lock, ipc::PinRecord record, Deadline deadline) {
+  const uint64_t cookie = record.header.cookie;
+  if (auto room = wait_for_slots(lock, 1, deadline); !room.ok()) {
+    release_block(cookie);
+    return room.error();
+  }
+  const auto& answer = pins_.emplace(cookie, std::nullopt).first->second;
+  post(&record, sizeof(record));
+  const auto outcome =
+      await_outcome(lock, answer, deadline,
+                   "the daemon did not answer in time whether the prompt is pinned; it may still "
+                   "do it: 'inferctl cache unpin' ends all pins");
+  pins_.erase(cookie);
   return outcome;
 }
 

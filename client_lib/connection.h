@@ -99,6 +99,12 @@ class Connection {
   // Blocks for the daemon's answer, up to ten seconds. Errors: kNotFound (it has ended),
   // kPermissionDenied, kUnsupported (an older daemon), those of a lost connection.
   Result<void> renice(Sequence& sequence, uint8_t priority, int32_t nice);
+  // Pins what the daemon has cached of a prompt; returns of how many tokens. Blocks for the daemon's
+  // answer, up to ten seconds. Errors: kNotFound (nothing is cached), kResourceExhausted (a limit),
+  // kUnsupported (an older daemon), those of a lost connection.
+  Result<uint32_t> pin(std::span<const TokenId> prompt);
+  // Ends all pins of the user; returns of how many tokens. The same errors.
+  Result<uint32_t> unpin();
   // What a sequence that was lost with this connection had been asked for, and got. Errors:
   // kInvalidArgument (it was not lost).
   Result<LostRequest> lost_request(Sequence& sequence);
@@ -141,6 +147,7 @@ class Connection {
   void handle_tokens(Sequence& sequence);
   void handle_finished(Sequence& sequence);
   void handle_reniced();
+  void handle_pinned();
   Error read_sentence() const;
   void nudge_leader();
   void notify(Sequence& sequence, Reader reader);
@@ -160,7 +167,14 @@ class Connection {
   void hand_over_lead();
   Result<ArenaBlock> acquire_block(Lock& lock, uint64_t bytes, Deadline deadline);
   Result<void> wait_for_slots(Lock& lock, uint32_t slots, Deadline deadline);
-  Result<void> await_reniced(Lock& lock, uint32_t tag, Deadline deadline);
+  // Until `answer` is there, which reading the ring sets. kTimedOut: `late`.
+  template <typename T>
+  Result<T> await_outcome(Lock& lock, const std::optional<Result<T>>& answer, Deadline deadline,
+                         const char* late);
+  Result<void> check_pins() const;
+  Result<uint32_t> ask_to_pin(Lock& lock, ipc::PinRecord record, Deadline deadline);
+  // Where a prompt of so many ids and other things, in bytes, come to lie in the arena.
+  Result<ArenaBlock> place(Lock& lock, size_t prompt_ids, uint64_t other_bytes, Deadline deadline);
   std::unique_ptr<Sequence> make_sequence(const Draft& draft, uint64_t cookie);
 
   // Fixed after open().
@@ -193,7 +207,8 @@ class Connection {
   std::vector<ipc::DeliveredRecord> unsent_;  // cancellations and reports that found the ring full
   uint64_t last_cookie_ = 0;
   uint32_t last_tag_ = 0;
-  std::unordered_map<uint32_t, std::optional<Result<void>>> renices_;  // by tag, while awaited
+  std::unordered_map<uint32_t, std::optional<Result<void>>> renices_;   // by tag, while awaited
+  std::unordered_map<uint64_t, std::optional<Result<uint32_t>>> pins_;  // by cookie, while awaited
   std::optional<Error> dead_;
   bool event_loop_ = false;        // fd() was called
   uint64_t poll_round_ = 0;        // counts clear()

@@ -93,7 +93,7 @@ bool Connection::take_record() {
 
 void Connection::handle_record(Reader reader) {
   const auto header = read_as<ipc::RecordHeader>(record_);
-  if (header.type < ipc::kAccepted || header.type > ipc::kReniced || header.reserved != 0 ||
+  if (header.type < ipc::kAccepted || header.type > ipc::kPinned || header.reserved != 0 ||
       (header.flags & ~known_flags(header.type)) != 0) {
     die(Error(ErrorCode::kProtocol,
               "the daemon sent a record that this library does not know; install the same release "
@@ -111,6 +111,10 @@ void Connection::handle_record(Reader reader) {
   }
   // Whatever answers a submission frees its part of the arena.
   release_block(header.cookie);
+  if (header.type == ipc::kPinned) {
+    handle_pinned();
+    return;
+  }
   const auto found = sequences_.find(header.cookie);
   if (found == sequences_.end() || !found->second->routed_ || found->second->ended_) return;
   Sequence& sequence = *found->second;
@@ -193,6 +197,15 @@ void Connection::handle_reniced() {
   if (record.code != 0 || sequence == sequences_.end()) return;
   sequence->second->request_.fields.priority = record.priority;
   sequence->second->request_.fields.nice = record.nice;
+}
+
+// The answer to a pin; whoever asked may have given up waiting.
+void Connection::handle_pinned() {
+  const auto record = read_as<ipc::PinnedRecord>(record_);
+  const auto found = pins_.find(record.header.cookie);
+  if (found == pins_.end()) return;
+  found->second = record.code == 0 ? Result<uint32_t>(record.tokens)
+                                   : Result<uint32_t>(read_sentence_of(record_, record));
 }
 
 Error Connection::read_sentence() const {

@@ -173,22 +173,23 @@ Result<void> Connection::wait_for_slots(Lock& lock, uint32_t slots, Deadline dea
   }
 }
 
-Result<void> Connection::await_reniced(Lock& lock, uint32_t tag, Deadline deadline) {
+template <typename T>
+Result<T> Connection::await_outcome(Lock& lock, const std::optional<Result<T>>& answer,
+                                   Deadline deadline, const char* late) {
   for (;;) {
     pump({});
     if (!dead_) check_peer({});
-    if (const std::optional<Result<void>>& answer = renices_[tag]) return *answer;
+    if (answer) return *answer;
     if (dead_) return *dead_;
-    if (passed(deadline)) {
-      return Error(
-          ErrorCode::kTimedOut,
-          "the daemon did not answer in time whether the sequence is reniced; it may still "
-          "do it: see 'inferctl ps'");
-    }
+    if (passed(deadline)) return Error(ErrorCode::kTimedOut, late);
     lock.unlock();
     std::this_thread::sleep_for(kNapWhileFull);
     lock.lock();
   }
 }
+template Result<void> Connection::await_outcome(Lock&, const std::optional<Result<void>>&, Deadline,
+                                               const char*);
+template Result<uint32_t> Connection::await_outcome(Lock&, const std::optional<Result<uint32_t>>&,
+                                                   Deadline, const char*);
 
 }  // namespace inferd::client_lib

@@ -271,6 +271,29 @@ inferd_status inferd_renice(inferd_sequence* sequence, uint32_t priority, int32_
   });
 }
 
+inferd_status inferd_pin(inferd_connection* connection, const inferd_prompt* prompt,
+                         uint32_t* pinned_tokens, inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (pinned_tokens != nullptr) *pinned_tokens = 0;
+    if (prompt == nullptr) return invalid("the prompt is NULL");
+    INFERD_TRY(connection->impl->check_process());
+    INFERD_ASSIGN(const uint32_t tokens, pin_prompt(*connection->impl, *prompt));
+    if (pinned_tokens != nullptr) *pinned_tokens = tokens;
+    return {};
+  });
+}
+
+inferd_status inferd_unpin(inferd_connection* connection, uint32_t* unpinned_tokens,
+                           inferd_error** error) noexcept {
+  return guarded(error, [&]() -> Result<void> {
+    if (unpinned_tokens != nullptr) *unpinned_tokens = 0;
+    INFERD_TRY(connection->impl->check_process());
+    INFERD_ASSIGN(const uint32_t tokens, connection->impl->unpin());
+    if (unpinned_tokens != nullptr) *unpinned_tokens = tokens;
+    return {};
+  });
+}
+
 inferd_status inferd_sequence_fork(const inferd_sequence* parent, const inferd_prompt* more,
                                    const inferd_sampling* sampling, inferd_sequence** sequence,
                                    inferd_error** error) noexcept {

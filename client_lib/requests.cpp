@@ -232,6 +232,11 @@ Result<Sequence*> score_continuation(Connection& connection, const inferd_prompt
   return connection.submit(draft);
 }
 
+Result<uint32_t> pin_prompt(Connection& connection, const inferd_prompt& prompt) {
+  INFERD_ASSIGN(const std::vector<int32_t> ids, request_ids(connection, prompt));
+  return connection.pin(ids);
+}
+
 Result<Sequence*> resume_sequence(Connection& onto, Sequence& lost) {
   Connection& before = lost.connection();
   INFERD_TRY(check_same_model(before.welcome().model, onto.welcome().model));

@@ -23,6 +23,8 @@ Result<void> open_samples(Connection& connection, const inferd_prompt& prompt,
 Result<Sequence*> score_continuation(Connection& connection, const inferd_prompt& prompt,
                                      const inferd_prompt& continuation,
                                      const inferd_sampling* sampling);
+// Returns how many of the prompt's tokens are pinned then.
+Result<uint32_t> pin_prompt(Connection& connection, const inferd_prompt& prompt);
 Result<Sequence*> resume_sequence(Connection& onto, Sequence& lost);
 
 }  // namespace inferd::client_lib

@@ -113,7 +113,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   // Returns how many pages they took.
   uint32_t flush_cache(std::optional<CacheDomain> domain);
   // Pins the whole pages that are cached of these tokens, see PrefixIndex::pin(); returns how many there are.
-  // Errors: kNotFound (nothing of it is cached), kResourceExhausted (the user's limit).
+  // Errors: kNotFound (nothing of it is cached), kResourceExhausted (the user's limit), kUnsupported (nothing is
+  // ever cached).
   Result<uint32_t> pin_cache(CacheDomain domain, UserId user, std::span<const TokenId> tokens);
   uint32_t unpin_cache(UserId user) { return parts_.memory.prefixes().unpin(user); }
   // After the loop has ended: everything that is cached goes to the next tier, as far as there is room, so
@@ -141,6 +142,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void on_cancel(uint64_t cookie) override;
   void on_delivered(uint64_t cookie, uint32_t tokens, bool truncate) override;
   void on_renice(const ipc::Renice& renice, const Result<void>& checked) override;
+  void on_pin(const ipc::Pin& pin, const Result<void>& checked) override;
+  Result<void> check_ids(std::string_view what, std::span<const TokenId> ids) const;
   Result<void> check_tokens(const ipc::Submission& submission) const;
   Result<void> admit(const ipc::Submission& submission);
   Result<void> submit_to_scheduler(const ipc::Submission& submission,

@@ -78,19 +78,19 @@ void StepLoop::on_refused(uint64_t cookie, const Error& error) {
   }
 }
 
-Result<void> StepLoop::check_tokens(const ipc::Submission& submission) const {
-  const auto outside = [&](TokenId token) {
+Result<void> StepLoop::check_ids(std::string_view what, std::span<const TokenId> ids) const {
+  const auto wrong = std::find_if(ids.begin(), ids.end(), [this](TokenId token) {
     return token < 0 || static_cast<uint32_t>(token) >= vocabulary_;
-  };
-  const auto check = [&](std::string_view what, std::span<const TokenId> ids) -> Result<void> {
-    const auto wrong = std::find_if(ids.begin(), ids.end(), outside);
-    if (wrong != ids.end()) return outside_vocabulary(what, *wrong, vocabulary_);
-    return {};
-  };
-  INFERD_TRY(check("the prompt", submission.prompt));
-  INFERD_TRY(check("the list of stop tokens", submission.stop_tokens));
+  });
+  if (wrong != ids.end()) return outside_vocabulary(what, *wrong, vocabulary_);
+  return {};
+}
+
+Result<void> StepLoop::check_tokens(const ipc::Submission& submission) const {
+  INFERD_TRY(check_ids("the prompt", submission.prompt));
+  INFERD_TRY(check_ids("the list of stop tokens", submission.stop_tokens));
   for (const ipc::LogitBiasEntry& entry : submission.logit_bias) {
-    if (outside(entry.token)) return outside_vocabulary("a logit bias", entry.token, vocabulary_);
+    INFERD_TRY(check_ids("a logit bias", std::span(&entry.token, 1)));
   }
   return {};
 }
@@ -217,6 +217,25 @@ void StepLoop::on_renice(const ipc::Renice& renice, const Result<void>& checked)
   }
   touch(session);
   if (!session.rings().publish_reniced(renice, outcome)) {
+    end_session(session, ErrorCode::kProtocol, "the client took back room in its completion ring");
+  }
+}
+
+void StepLoop::on_pin(const ipc::Pin& pin, const Result<void>& checked) {
+  EngineSession& session = *draining_session_;
+  if (session.ended) return;
+  const auto pin_or_unpin = [&]() -> Result<uint32_t> {
+    INFERD_TRY(checked);
+    const UserId user = session.facts().user;
+    if (pin.prompt.empty()) return unpin_cache(user);
+    INFERD_TRY(check_ids("the prompt", pin.prompt));
+    const CacheDomain shared = session.facts().domain;
+    return pin_cache(shared.value != 0 ? shared : CacheDomains::of_user(user), user, pin.prompt);
+  };
+  Result<uint32_t> tokens = pin_or_unpin();
+  if (tokens) *tokens *= kPageTokens;
+  touch(session);
+  if (!session.rings().publish_pinned(pin.cookie, tokens)) {
     end_session(session, ErrorCode::kProtocol, "the client took back room in its completion ring");
   }
 }

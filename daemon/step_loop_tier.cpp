@@ -65,13 +65,19 @@ uint32_t StepLoop::flush_cache(std::optional<CacheDomain> domain) {
 
 Result<uint32_t> StepLoop::pin_cache(CacheDomain domain, UserId user,
                                      std::span<const TokenId> tokens) {
+  if (!limits_.prefix_cache) {
+    return Error(ErrorCode::kUnsupported,
+                 "this daemon keeps no prefixes, so none can be pinned: [memory] prefix_cache is "
+                 "false");
+  }
   const uint32_t limit = limits_.user_pinned_pages;
   const memory::PrefixIndex::Pinned pinned =
       parts_.memory.prefixes().pin(domain, tokens, user, limit);
   if (pinned.found == 0) {
     return Error(
         ErrorCode::kNotFound,
-        "nothing of this is cached: it must have been computed, and be 16 tokens or longer");
+        "nothing of this prompt is cached: run it first, then pin it (pages of 16 tokens are "
+        "pinned, so it must be as long as that)");
   }
   if (pinned.of_user > limit) {
     return Error(ErrorCode::kResourceExhausted,

@@ -35,10 +35,11 @@ inline constexpr uint64_t kFeatureCacheDomain = 1u << 4;
 inline constexpr uint64_t kFeatureUsage = 1u << 5;  // computed tokens and preemptions of a finish
 inline constexpr uint64_t kFeatureRenice = 1u << 6;  // kRenice and its answer
 inline constexpr uint64_t kFeatureScore = 1u << 7;   // kSubmitScore
+inline constexpr uint64_t kFeaturePin = 1u << 8;     // kPin, kUnpin and their answer
 // Of this build.
 inline constexpr uint64_t kFeatures = kFeatureTextTables | kFeatureDelivered | kFeatureUrgency |
                                       kFeatureFork | kFeatureCacheDomain | kFeatureUsage |
-                                      kFeatureRenice | kFeatureScore;
+                                      kFeatureRenice | kFeatureScore | kFeaturePin;
 
 inline constexpr uint16_t kMessageHello = 1;
 inline constexpr uint16_t kMessageWelcome = 2;

@@ -20,6 +20,9 @@ uint32_t submission_record_slots(uint16_t type, uint64_t features) {
       return slots_for_bytes(sizeof(DeliveredRecord));
     case kRenice:
       return (features & kFeatureRenice) != 0 ? slots_for_bytes(sizeof(ReniceRecord)) : 0;
+    case kPin:
+    case kUnpin:
+      return (features & kFeaturePin) != 0 ? slots_for_bytes(sizeof(PinRecord)) : 0;
     default:
       return 0;
   }
@@ -197,6 +200,12 @@ uint32_t ServerSession::handle_record(DrainScratch& scratch, SubmissionVisitor& 
     handle_renice(fields, visitor);
     return 0;
   }
+  if (header.type == kPin || header.type == kUnpin) {
+    PinRecord fields;
+    std::memcpy(&fields, record_, sizeof(fields));
+    handle_pin(fields, scratch, visitor);
+    return std::min(fields.prompt_count, geometry_.arena_bytes / 4);
+  }
   INFERD_CHECK(header.type == kDelivered);
   DeliveredRecord fields;
   std::memcpy(&fields, record_, sizeof(fields));
@@ -217,6 +226,31 @@ void ServerSession::handle_renice(const ReniceRecord& f, SubmissionVisitor& visi
   }
   visitor.on_renice({f.header.cookie, f.tag, static_cast<Priority>(f.priority), f.nice},
                     check_urgency(f.priority, f.nice));
+}
+
+void ServerSession::handle_pin(const PinRecord& f, DrainScratch& scratch,
+                               SubmissionVisitor& visitor) {
+  if (f.header.flags != 0 || f.header.reserved != 0 || !all_zero(f.reserved)) {
+    break_session("a pin with flags or fields that this daemon does not know");
+    return;
+  }
+  scratch.prompt.clear();
+  Result<void> checked = check_pin(f);
+  if (checked.ok()) checked = copy_prompt(f.prompt_offset, f.prompt_count, scratch);
+  visitor.on_pin({f.header.cookie, scratch.prompt}, checked);
+}
+
+Result<void> ServerSession::copy_prompt(uint32_t offset, uint32_t count,
+                                        DrainScratch& scratch) const {
+  const uint64_t arena_bytes = geometry_.arena_bytes;
+  if (!within_arena(offset, count, sizeof(TokenId), arena_bytes)) {
+    return refused("the prompt lies outside the arena of " + std::to_string(arena_bytes) +
+                   " bytes");
+  }
+  scratch.prompt.resize(count);
+  copy_words(client_region_.data() + geometry_.arena_offset() + offset, scratch.prompt.data(),
+             count);
+  return {};
 }
 
 void ServerSession::handle_submit(const SubmitRecord& fields, DrainScratch& scratch,
@@ -371,6 +405,25 @@ bool ServerSession::publish_reniced(const Renice& renice, const Result<void>& ou
                                 0,
                                 outcome.ok() ? 0 : static_cast<uint32_t>(outcome.error().code()),
                                 static_cast<uint32_t>(sentence.size())};
+  completions_.begin(slots);
+  completions_.append(&record, sizeof(record));
+  completions_.append(sentence.data(), sentence.size());
+  completions_.finish();
+  return true;
+}
+
+bool ServerSession::publish_pinned(uint64_t cookie, const Result<uint32_t>& tokens) {
+  const std::string_view sentence =
+      tokens.ok() ? std::string_view()
+                  : cut_sentence(tokens.error().message(), kPinSentenceBytesMax);
+  const uint32_t slots =
+      slots_for_bytes(static_cast<uint32_t>(sizeof(PinnedRecord) + sentence.size()));
+  if (!reserve(slots, false)) return false;
+  const PinnedRecord record = {{kPinned, static_cast<uint8_t>(slots), 0, 0, cookie},
+                               tokens.ok() ? *tokens : 0,
+                               tokens.ok() ? 0 : static_cast<uint32_t>(tokens.error().code()),
+                               static_cast<uint32_t>(sentence.size()),
+                               0};
   completions_.begin(slots);
   completions_.append(&record, sizeof(record));
   completions_.append(sentence.data(), sentence.size());

@@ -53,6 +53,13 @@ struct Renice {
   int32_t nice = 0;
 };
 
+// A prompt to be pinned, copied; its token ids may lie outside the vocabulary. The span lies in the
+// DrainScratch and is valid during on_pin only.
+struct Pin {
+  uint64_t cookie = 0;
+  std::span<const TokenId> prompt;  // [1, arena_bytes / 4]; empty: all pins are to end
+};
+
 // Receives what drain() read. Cookies are the client's: they may be unknown or used twice.
 class SubmissionVisitor {
  public:
@@ -67,6 +74,8 @@ class SubmissionVisitor {
   virtual void on_delivered(uint64_t cookie, uint32_t tokens, bool truncate) = 0;
   // `checked` says whether the urgency is one. Answer with publish_reniced(), now or later.
   virtual void on_renice(const Renice& renice, const Result<void>& checked) = 0;
+  // `checked` says whether the prompt could be copied. Answer with publish_pinned(), now or later.
+  virtual void on_pin(const Pin& pin, const Result<void>& checked) = 0;
 };
 
 // A drain stops after so many prompt ids, so that one client's prompts cannot hold the loop up.
@@ -162,6 +171,8 @@ class ServerSession {
   }
   // What a renice came to: the urgency that the sequence has now, or why that stays as it was.
   bool publish_reniced(const Renice& renice, const Result<void>& outcome);
+  // What a pin came to: of how many tokens, or why nothing was done.
+  bool publish_pinned(uint64_t cookie, const Result<uint32_t>& tokens);
   // The session's end: all its sequences end with this error. Uses the reserved slots, so it has
   // room unless the client broke its index. Nothing can be published after it. Cut to
   // kLastWordBytesMax.
@@ -184,6 +195,8 @@ class ServerSession {
   void handle_submit(const SubmitRecord& fields, DrainScratch& scratch, SubmissionVisitor& visitor);
   Result<void> copy_arena(const SubmitRecord& fields, DrainScratch& scratch) const;
   void handle_renice(const ReniceRecord& fields, SubmissionVisitor& visitor);
+  void handle_pin(const PinRecord& fields, DrainScratch& scratch, SubmissionVisitor& visitor);
+  Result<void> copy_prompt(uint32_t offset, uint32_t count, DrainScratch& scratch) const;
   void break_session(std::string_view reason);
   bool reserve(uint32_t slots, bool last_word);
   // The parts of a flush. In between: RingProducer::order_shown().

@@ -65,6 +65,16 @@ Result<void> check_urgency(uint8_t priority, int32_t nice) {
   return {};
 }
 
+Result<void> check_pin(const PinRecord& f) {
+  if (f.header.cookie == 0) return refused("the pin has no cookie");
+  if (f.header.type == kUnpin) {
+    const bool empty = f.prompt_offset == 0 && f.prompt_count == 0;
+    return empty ? Result<void>() : refused("all pins of a user end together, whatever the prompt");
+  }
+  if (f.prompt_count == 0) return refused("the prompt to be pinned has no tokens");
+  return {};
+}
+
 Result<void> check_submission(const SubmitRecord& f, uint64_t features) {
   if ((f.header.flags & ~kSubmitKnownFlags) != 0) {
     return Error(ErrorCode::kUnsupported,

@@ -124,6 +124,8 @@ inline constexpr uint16_t kSubmit = 1;
 inline constexpr uint16_t kCancel = 2;
 inline constexpr uint16_t kDelivered = 3;
 inline constexpr uint16_t kRenice = 4;  // with kFeatureRenice
+inline constexpr uint16_t kPin = 5;     // with kFeaturePin
+inline constexpr uint16_t kUnpin = 6;   // with kFeaturePin
 
 // Completions, daemon to client.
 inline constexpr uint16_t kAccepted = 1;
@@ -132,6 +134,7 @@ inline constexpr uint16_t kFinished = 3;
 inline constexpr uint16_t kError = 4;
 inline constexpr uint16_t kSessionEnd = 5;
 inline constexpr uint16_t kReniced = 6;  // with kFeatureRenice
+inline constexpr uint16_t kPinned = 7;   // with kFeaturePin
 
 // Opens every record.
 struct RecordHeader {
@@ -139,7 +142,8 @@ struct RecordHeader {
   uint8_t slots;  // of the whole record, this one included
   uint8_t reserved;
   uint32_t flags;   // by type; a flag that the receiver does not know is refused
-  uint64_t cookie;  // names the sequence; chosen by the client, never 0, never used twice
+  // Names the sequence, or a pin that is asked for; chosen by the client, never 0, never used twice.
+  uint64_t cookie;
 };
 static_assert(sizeof(RecordHeader) == 16);
 static_assert(offsetof(RecordHeader, type) == 0 && offsetof(RecordHeader, slots) == 2);
@@ -260,6 +264,19 @@ static_assert(sizeof(ReniceRecord) == 64);
 static_assert(offsetof(ReniceRecord, tag) == 16 && offsetof(ReniceRecord, priority) == 20);
 static_assert(offsetof(ReniceRecord, nice) == 21);
 
+// Pins what is cached of a prompt's whole pages in the session's cache domain (kPin), or ends all pins
+// of the session's user (kUnpin, without a prompt); kPinned with the same cookie answers, and until
+// then the prompt must stay as it is. No flags.
+struct PinRecord {
+  RecordHeader header;
+  uint32_t prompt_offset;  // in the arena, a multiple of 4: int32_t[prompt_count]
+  uint32_t prompt_count;
+  uint64_t reserved[5];
+};
+static_assert(sizeof(PinRecord) == 64);
+static_assert(offsetof(PinRecord, prompt_offset) == 16 && offsetof(PinRecord, prompt_count) == 20);
+static_assert(offsetof(PinRecord, reserved) == 24);
+
 // The submission was copied and validated, and waits its turn: its part of the arena is free again.
 struct AcceptedRecord {
   RecordHeader header;
@@ -349,6 +366,20 @@ static_assert(offsetof(RenicedRecord, tag) == 16 && offsetof(RenicedRecord, prio
 static_assert(offsetof(RenicedRecord, nice) == 21 && offsetof(RenicedRecord, code) == 24);
 static_assert(offsetof(RenicedRecord, sentence_bytes) == 28);
 
+// What a kPin or kUnpin came to: `code` 0, and of how many tokens; or why nothing was done, with
+// char sentence[sentence_bytes] as of an ErrorRecord.
+struct PinnedRecord {
+  RecordHeader header;
+  uint32_t tokens;  // of the prompt that are pinned now, or that are pinned no longer
+  uint32_t code;    // ErrorCode
+  uint32_t sentence_bytes;
+  uint32_t reserved0;
+};
+static_assert(sizeof(PinnedRecord) == 32);
+static_assert(offsetof(PinnedRecord, tokens) == 16 && offsetof(PinnedRecord, code) == 20);
+static_assert(offsetof(PinnedRecord, sentence_bytes) == 24);
+static_assert(offsetof(PinnedRecord, reserved0) == 28);
+
 // Last record of a sequence that was refused or failed (kError), or of the whole session
 // (kSessionEnd, cookie 0: all its sequences end so, and the daemon closes the connection).
 // char sentence[sentence_bytes] follows, UTF-8, not NUL-terminated, over as many slots as it takes.
@@ -372,6 +403,7 @@ static_assert(slots_for_tokens(kTokensPerRecordMax, true, kTopLogprobsMax) == kR
 static_assert(slots_for_bytes(sizeof(ErrorRecord) + kSentenceBytesMax) == 16);
 // An answer to any submission takes no more than the longest error.
 inline constexpr uint32_t kReniceSentenceBytesMax = 16 * kSlotBytes - sizeof(RenicedRecord);
+inline constexpr uint32_t kPinSentenceBytesMax = 16 * kSlotBytes - sizeof(PinnedRecord);
 static_assert(kRecordSlotsMax + kLastWordSlots < kRingSlotsMin && kRecordSlotsMax <= UINT8_MAX);
 
 // Sizes of a session's rings and arena. Chosen by the daemon, told in the handshake.

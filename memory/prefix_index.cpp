@@ -85,6 +85,7 @@ PrefixIndex::PrefixIndex(std::span<std::byte> region, PagePool& pool, AttachTag)
   const size_t slots_offset =
       layout_of(header_->pages, header_->slots, header_->domains_max).slots_offset;
   slots_ = TierSlots(region.subspan(slots_offset), header_->slots, false);
+  find_pins();
 }
 
 Result<std::unique_ptr<PrefixIndex>> PrefixIndex::attach(std::span<std::byte> region,
@@ -281,6 +282,7 @@ void PrefixIndex::unlink(uint32_t index) {
     parent = PrefixNode{};
   }
   if (node.slot != kNoIndex) slots_.release(node.slot);
+  if (is_pinned(index)) forget_pin(index);
   node = PrefixNode{};
   node.next_sibling = header_->free_first;
   header_->free_first = index;

@@ -19,14 +19,16 @@
 //     pages went before. So the oldest slot is that of a leaf, or of a node that has a page besides, and
 //     freeing the oldest ones never leaves a hole.
 //
-// All metadata is a view over one span of bytes: indices, no pointers.
+// All metadata is a view over one span of bytes: indices, no pointers. (Of the pins there is a list besides, made from it.)
 #pragma once
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -119,16 +121,20 @@ class PrefixIndex {
   std::optional<SlotRef> store_beside(PageId page);
   // Pinned content leaves the pool after all that is not pinned, and the next tier too. Pins the whole pages of
   // `tokens` that the domain has, for `user`, who may have so many pinned at most; nothing is done where that
-  // would be more. A page that another user pinned stays theirs. O(pages in the index).
+  // would be more. A page that another user pinned stays theirs. O(pages of `tokens`), however many the index has.
   struct Pinned {
     uint32_t found = 0;       // whole pages of `tokens`
     uint32_t of_user = 0;     // pinned for the user then; more than the limit: nothing was done
   };
   Pinned pin(CacheDomain domain, std::span<const TokenId> tokens, UserId user, uint32_t pages_max);
   // Pinned no longer: what was pinned for the user, but for what stands before another's. Returns how many.
+  // O(pages that all users have pinned).
   uint32_t unpin(UserId user);
   uint32_t pinned_pages(UserId user) const;
-  bool is_pinned(uint32_t node) const { return nodes_[node].pinned_for != UserId(kNoIndex); }
+  bool is_pinned(uint32_t node) const { return nodes_[node].pinned_for != kNobody; }
+  // Who pinned a node; kNobody: nobody did.
+  UserId pinned_for(uint32_t node) const { return nodes_[node].pinned_for; }
+  static constexpr UserId kNobody{kNoIndex};
 
   // The content of the slot is gone: whatever depends on it alone leaves the index. Nothing happens if
   // something else is there by now.
@@ -163,6 +169,9 @@ class PrefixIndex {
   // (kNoIndex: the root of the domain); its slot is the returned node's, by slot_of_node(). Returns its
   // number, kNoIndex if there is no room or it is there already.
   uint32_t restore(CacheDomain domain, uint32_t parent, std::span<const TokenId> tokens);
+  // Pins such a node as it was pinned before. False, and it is not, if it follows one that is not pinned, or if the
+  // user has so many pinned already.
+  bool restore_pin(uint32_t node, UserId user, uint32_t pages_max);
   SlotRef slot_of_node(uint32_t node) const { return slots_.ref(nodes_[node].slot); }
   // After all are restored: what came last is the first to go. Children were restored after their parents.
   void order_restored();
@@ -193,6 +202,9 @@ class PrefixIndex {
   uint32_t add_node(uint32_t parent, std::span<const TokenId> tokens);
   bool make_slot_free();
   void drop_below(uint32_t node);
+  void set_pin(uint32_t node, UserId user);
+  void forget_pin(uint32_t node);
+  void find_pins();
   void forget(uint32_t node);
   uint32_t root_of(CacheDomain domain) const;
   uint32_t make_root(CacheDomain domain);
@@ -205,6 +217,7 @@ class PrefixIndex {
   Result<void> verify_links() const;
   Result<void> verify_order() const;
   Result<void> verify_tiers() const;
+  Result<void> verify_pins() const;
 
   PagePool& pool_;
   PrefixHeader* header_ = nullptr;  // borrowed, in the region
@@ -213,6 +226,9 @@ class PrefixIndex {
   std::span<CacheDomain> domains_;  // [domains_max]; 0: the root is free
   std::span<uint32_t> buckets_;     // [buckets] first node's index + 1; 0: none
   TierSlots slots_;
+  // The pinned nodes of each user, so that neither pinning nor its end walks the index. Not in the region, for the
+  // nodes say the same.
+  std::map<UserId, std::set<uint32_t>> pins_;
 };
 
 template <typename Visit>

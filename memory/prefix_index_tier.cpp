@@ -99,64 +99,6 @@ void PrefixIndex::drop_below(uint32_t top) {
   }
 }
 
-uint32_t PrefixIndex::pinned_pages(UserId user) const {
-  uint32_t count = 0;
-  walk([&](uint32_t node, CacheDomain) {
-    count += nodes_[node].pinned_for == user ? 1 : 0;
-    return is_pinned(node);
-  });
-  return count;
-}
-
-PrefixIndex::Pinned PrefixIndex::pin(CacheDomain domain, std::span<const TokenId> tokens,
-                                     UserId user, uint32_t pages_max) {
-  INFERD_CHECK(user != UserId(kNoIndex));
-  std::vector<uint32_t> path;
-  uint32_t fresh = 0;
-  for (uint32_t node = root_of(domain); node != kNoIndex && tokens.size() >= kPageTokens;
-       tokens = tokens.subspan(kPageTokens)) {
-    node = find_child(node, tokens.first(kPageTokens));
-    if (node == kNoIndex) break;
-    path.push_back(node);
-    fresh += is_pinned(node) ? 0 : 1;
-  }
-  const Pinned pinned{static_cast<uint32_t>(path.size()), pinned_pages(user) + fresh};
-  if (pinned.of_user > pages_max) return pinned;
-  for (uint32_t node : path) {
-    if (is_pinned(node)) continue;
-    nodes_[node].pinned_for = user;
-  }
-  // From the end, so that cached ones go on to go in that order.
-  for (size_t i = path.size(); i-- > 0;) {
-    const PageId page = nodes_[path[i]].page;
-    if (page != kNoPage) pool_.set_pinned(page, true);
-  }
-  return pinned;
-}
-
-uint32_t PrefixIndex::unpin(UserId user) {
-  std::vector<uint32_t> nodes;
-  walk([&](uint32_t node, CacheDomain) {
-    if (nodes_[node].pinned_for == user) nodes.push_back(node);
-    return is_pinned(node);
-  });
-  uint32_t count = 0;
-  // Children before their parents.
-  for (size_t i = nodes.size(); i-- > 0;) {
-    PrefixNode& node = nodes_[nodes[i]];
-    bool before_another = false;
-    for (uint32_t child = node.first_child; child != kNoIndex && !before_another;
-         child = nodes_[child].next_sibling) {
-      before_another = is_pinned(child);
-    }
-    if (before_another) continue;
-    node.pinned_for = UserId(kNoIndex);
-    if (node.page != kNoPage) pool_.set_pinned(node.page, false);
-    ++count;
-  }
-  return count;
-}
-
 void PrefixIndex::lose(SlotRef slot) {
   const uint32_t node = slots_.node_of(slot);
   if (node == kNoIndex) return;

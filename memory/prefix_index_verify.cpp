@@ -22,6 +22,7 @@ Result<void> PrefixIndex::verify() const {
   INFERD_TRY(verify_nodes());
   INFERD_TRY(verify_links());
   INFERD_TRY(verify_tiers());
+  INFERD_TRY(verify_pins());
   return verify_order();
 }
 

@@ -44,6 +44,13 @@ struct CheckingVisitor final : SubmissionVisitor {
     INFERD_CHECK(!checked.ok() || (renice.nice >= kNiceMin && renice.nice <= kNiceMax));
     session.publish_reniced(renice, checked);
   }
+  void on_pin(const Pin& pin, const Result<void>& checked) override {
+    INFERD_CHECK(!checked.ok() || pin.cookie != 0);
+    INFERD_CHECK(pin.prompt.size() <= kGeometry.arena_bytes / 4);
+    Result<uint32_t> tokens(static_cast<uint32_t>(pin.prompt.size()));
+    if (!checked.ok()) tokens = checked.error();
+    session.publish_pinned(pin.cookie, tokens);
+  }
 };
 
 }  // namespace

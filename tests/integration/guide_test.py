@@ -28,7 +28,7 @@ def environment_of(daemon):
 class Text(unittest.TestCase):
     def test_its_programs_are_the_files(self):
         found = recipes()
-        self.assertEqual(len(found), 10)
+        self.assertEqual(len(found), 11)
         for path, language, program in found:
             with open(os.path.join(harness.SOURCE, path), encoding="utf-8") as file:
                 self.assertEqual(program, file.read(), path)
@@ -99,6 +99,13 @@ class Recipes(harness.DaemonTest):
         lines = self.run_recipe("many_at_once.py").splitlines()
         questions = [line.split(".")[0] for line in lines if line.startswith("Name a ")]
         self.assertEqual(questions, ["Name a river", "Name a lake", "Name a mountain"])
+
+    def test_pinned_preamble(self):
+        self.assertGreater(len(self.run_recipe("pinned_preamble.cpp")), 1)
+        pinned, cached = map(int, re.findall(r"^(\d+) tokens (?:are pinned|were there already)$", self.errors, re.M))
+        self.assertGreater(pinned, 32)
+        self.assertGreaterEqual(cached, pinned)
+        self.assertIn(b"0 pages", self.daemon.ctl("cache", "unpin").stdout)
 
     def test_each_says_in_a_sentence_that_nobody_is_there(self):
         for path, _, _ in recipes():

@@ -218,4 +218,5 @@ class Versions(harness.DaemonTest):
         self.refuses("descriptors", welcome=lambda welcome: welcome.put("I", 44, 7))
 
 
-harness.main()
+if __name__ == "__main__":
+    harness.main()

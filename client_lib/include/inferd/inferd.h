@@ -279,6 +279,21 @@ INFERD_API inferd_status inferd_resume(inferd_connection *connection, inferd_seq
  * INFERD_UNSUPPORTED from an older daemon. */
 INFERD_API inferd_status inferd_renice(inferd_sequence *sequence, uint32_t priority, int32_t nice,
                                        inferd_error **error) INFERD_NOEXCEPT;
+/* Pins a prompt: what is cached of its whole pages (16 tokens each), in the cache domain that the connection uses,
+ * leaves memory and disk after all that is not pinned. So a long preamble stays between rare requests. It changes no
+ * answer. *pinned_tokens (NULL: not told) is how many of the prompt's tokens are pinned then, from its beginning on.
+ * A pin is its user's, not the connection's: it lasts until inferd_unpin(), until the cache is flushed, or until the
+ * daemon ends (with [memory] disk and an orderly end, until the next one does). Blocks for the daemon's answer, which
+ * comes between two steps (up to ten seconds). Any thread. Errors: INFERD_NOT_FOUND if nothing of it is cached: run
+ * it first (max_tokens 1 is enough); INFERD_RESOURCE_EXHAUSTED where the user would have more pages pinned than
+ * [limits] user_pinned_pages allows, and nothing is pinned then; INFERD_UNSUPPORTED from an older daemon. */
+INFERD_API inferd_status inferd_pin(inferd_connection *connection, const inferd_prompt *prompt,
+                                    uint32_t *pinned_tokens, inferd_error **error) INFERD_NOEXCEPT;
+/* Ends all pins of the connection's user, whoever of their programs made them. What stands before another user's
+ * pin (in a shared domain) stays pinned. *unpinned_tokens (NULL: not told) is how many tokens that is. Blocks as
+ * inferd_pin(). Any thread. Errors: INFERD_UNSUPPORTED from an older daemon. */
+INFERD_API inferd_status inferd_unpin(inferd_connection *connection, uint32_t *unpinned_tokens,
+                                      inferd_error **error) INFERD_NOEXCEPT;
 /* Asks the daemon to stop. Not for signal handlers: set a flag there and call this elsewhere. The sequence then ends with INFERD_FINISH_CANCELLED unless it had ended. Any thread. */
 INFERD_API void inferd_cancel(inferd_sequence *sequence) INFERD_NOEXCEPT;
 /* Cancels if it still runs, and frees the handle. NULL is allowed. */

@@ -582,6 +582,28 @@ class Connection {
   // As try_resume(), but throws Error.
   Sequence resume(Sequence& lost) { return std::move(try_resume(lost)).value(); }
 
+  // Pins what is cached of a prompt, as inferd_pin(); of how many tokens. Blocks for the answer.
+  Result<uint32_t> try_pin(const Prompt& prompt) {
+    const inferd_prompt c_prompt = prompt.c_prompt();
+    uint32_t tokens = 0;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_pin(handle_.get(), &c_prompt, &tokens, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return tokens;
+  }
+  // As try_pin(), but throws Error.
+  uint32_t pin(const Prompt& prompt) { return try_pin(prompt).value(); }
+  // Ends all pins of the user, as inferd_unpin(); of how many tokens. Blocks for the answer.
+  Result<uint32_t> try_unpin() {
+    uint32_t tokens = 0;
+    inferd_error* error = nullptr;
+    const inferd_status status = inferd_unpin(handle_.get(), &tokens, &error);
+    if (status != INFERD_OK) return detail::take_error(status, error);
+    return tokens;
+  }
+  // As try_unpin(), but throws Error.
+  uint32_t unpin() { return try_unpin().value(); }
+
   // Its strings live as long as the connection.
   inferd_model_info model() const {
     inferd_model_info info;

@@ -173,6 +173,8 @@ FUNCTIONS = {
         c_int, [c_void_p, POINTER(Prompt), POINTER(Prompt), POINTER(Sampling), _HANDLE_OUT, _ERROR_OUT]),
     "inferd_resume": (c_int, [c_void_p, c_void_p, _HANDLE_OUT, _ERROR_OUT]),
     "inferd_renice": (c_int, [c_void_p, c_uint32, c_int32, _ERROR_OUT]),
+    "inferd_pin": (c_int, [c_void_p, POINTER(Prompt), POINTER(c_uint32), _ERROR_OUT]),
+    "inferd_unpin": (c_int, [c_void_p, POINTER(c_uint32), _ERROR_OUT]),
     "inferd_cancel": (None, [c_void_p]),
     "inferd_close": (None, [c_void_p]),
     "inferd_finish_name": (c_char_p, [c_int]),

@@ -165,6 +165,31 @@ class Connection:
             check(status, error)
             return self._adopt(sequence, options, branch_numbers(sampling.branch))
 
+    # ---- cached prefixes ----
+
+    def pin(self, prompt: Optional[str] = None, *, messages: Optional[str | abc.Sequence[Message]] = None,
+            ids: Optional[abc.Iterable[int]] = None, tools: Optional[Tools] = None,
+            variables: Optional[abc.Mapping[str, Any]] = None, special: bool = False, bos: bool = True) -> int:
+        """Pins a prompt: what is cached of its whole pages (16 tokens each) leaves memory and disk after all that is
+        not pinned. Returns how many of its tokens are pinned then. The prompt is as run()'s.
+
+        Run it before (max_tokens=1 is enough): what is not cached raises NotFound. ResourceExhausted where the user
+        would have more pinned than [limits] user_pinned_pages allows. A pin is its user's: it lasts until unpin(),
+        also when the connection is closed. Blocks for the daemon's answer, which comes between two steps.
+        """
+        request = _prompt(prompt, messages, ids, tools, variables, text_flags(special, bos))
+        tokens, error = ctypes.c_uint32(), ctypes.c_void_p()
+        with self._handle.use() as pointer:
+            check(_c.lib.inferd_pin(pointer, ctypes.byref(request), ctypes.byref(tokens), ctypes.byref(error)), error)
+        return tokens.value
+
+    def unpin(self) -> int:
+        """Ends all pins of this user, whoever of their programs made them. Returns of how many tokens."""
+        tokens, error = ctypes.c_uint32(), ctypes.c_void_p()
+        with self._handle.use() as pointer:
+            check(_c.lib.inferd_unpin(pointer, ctypes.byref(tokens), ctypes.byref(error)), error)
+        return tokens.value
+
     # ---- after the daemon was gone ----
 
     def reconnect(self, timeout: float = 60) -> Connection:

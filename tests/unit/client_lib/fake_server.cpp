@@ -119,6 +119,23 @@ class FakeServer::Visitor final : public ipc::SubmissionVisitor {
     }
     EXPECT_TRUE(session_.rings->publish_reniced(renice, outcome));
   }
+  // Whole pages are cached, but of a prompt that begins with 0; of one that begins with 1 there are
+  // too many.
+  void on_pin(const ipc::Pin& pin, const Result<void>& checked) override {
+    EXPECT_TRUE(checked.ok()) << checked.error().message();
+    if (server_.options_.mute_pins) return;
+    Result<uint32_t> tokens(static_cast<uint32_t>(pin.prompt.size() / kPageTokens * kPageTokens));
+    if (pin.prompt.empty()) {
+      tokens = server_.pinned_tokens_.exchange(0);
+    } else if (pin.prompt[0] == 0) {
+      tokens = Error(ErrorCode::kNotFound, "run it first");
+    } else if (pin.prompt[0] == 1) {
+      tokens = Error(ErrorCode::kResourceExhausted, std::string(1100, 'p') + "q");
+    } else {
+      server_.pinned_tokens_ += *tokens;
+    }
+    EXPECT_TRUE(session_.rings->publish_pinned(pin.cookie, tokens));
+  }
 
  private:
   void finish(uint64_t cookie, ipc::FinishReason reason) {

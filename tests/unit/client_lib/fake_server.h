@@ -58,6 +58,7 @@ class FakeServer {
     bool mute = false;            // takes connections and says nothing
     bool drain = true;            // reads submissions
     bool mute_renice = false;     // answers none
+    bool mute_pins = false;       // answers none
     uint64_t features = ipc::kFeatures;
     std::string path = {};  // empty: one of its own
     std::string model_name = "tiny";
@@ -84,6 +85,7 @@ class FakeServer {
   uint64_t cancels() const { return cancels_; }
   uint64_t truncations() const { return truncations_; }
   uint64_t renices() const { return renices_; }
+  uint32_t pinned_tokens() const { return pinned_tokens_; }
   uint64_t delivered() const { return delivered_; }  // of the last truncation
   uint64_t bells() const { return bells_; }          // rung for clients
   std::vector<TokenId> last_prompt() const;
@@ -113,6 +115,7 @@ class FakeServer {
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> sessions_count_{0}, running_count_{0}, cancels_{0}, truncations_{0},
       delivered_{0}, bells_{0}, renices_{0};
+  std::atomic<uint32_t> pinned_tokens_{0};
   mutable std::mutex mutex_;
   std::optional<Error> last_word_;      // under mutex_
   std::vector<TokenId> last_prompt_;    // under mutex_

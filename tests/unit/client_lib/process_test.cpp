@@ -64,6 +64,8 @@ int use_what_is_the_parents(inferd_connection* connection, inferd_sequence* sequ
       },
       [&](inferd_error** e) { return inferd_resume(connection, sequence, &other, e); },
       [&](inferd_error** e) { return inferd_renice(sequence, INFERD_PRIORITY_IDLE, 0, e); },
+      [&](inferd_error** e) { return inferd_pin(connection, &prompt, nullptr, e); },
+      [&](inferd_error** e) { return inferd_unpin(connection, nullptr, e); },
       [&](inferd_error** e) { return inferd_next(sequence, 0, &event, e); },
       [&](inferd_error** e) { return inferd_get_usage(sequence, &usage, e); },
       [&](inferd_error** e) { return inferd_reconnect(connection, 0, &again, e); },

@@ -6,6 +6,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,7 @@ struct Heard {
   ipc::FinishReason reason{};
   uint32_t completion_tokens = 0;
   uint32_t cached_tokens = 0;
+  std::optional<uint32_t> pinned_tokens;  // of a pin, or of the end of all pins
   ErrorCode error = ErrorCode::kOk;
   std::string sentence;
 };
@@ -51,6 +53,20 @@ class FakeClient {
   void renice(uint64_t cookie, uint32_t tag, ipc::Priority priority, int8_t nice) {
     put(ipc::ReniceRecord{
         {ipc::kRenice, 1, 0, 0, cookie}, tag, static_cast<uint8_t>(priority), nice, 0, {}});
+  }
+  // The cookie of the pin, which names its answer.
+  uint64_t pin(const std::vector<TokenId>& prompt) {
+    std::memcpy(raw->arena + arena_used_, prompt.data(), prompt.size() * sizeof(TokenId));
+    put(ipc::PinRecord{{ipc::kPin, 1, 0, 0, ++cookies_},
+                       arena_used_,
+                       static_cast<uint32_t>(prompt.size()),
+                       {}});
+    arena_used_ += static_cast<uint32_t>(prompt.size() * sizeof(TokenId));
+    return cookies_;
+  }
+  uint64_t unpin() {
+    put(ipc::PinRecord{{ipc::kUnpin, 1, 0, 0, ++cookies_}, 0, 0, {}});
+    return cookies_;
   }
   void cancel(uint64_t cookie) {
     put(ipc::CancelRecord{{ipc::kCancel, 1, 0, 0, cookie}, {}});
@@ -118,6 +134,14 @@ class FakeClient {
                                std::string(sentence, answer.sentence_bytes)};
         return;
       }
+      case ipc::kPinned: {
+        const auto answer = ipc::as<ipc::PinnedRecord>(record);
+        const auto* sentence = reinterpret_cast<const char*>(record.data()) + sizeof(answer);
+        heard.pinned_tokens = answer.tokens;
+        heard.error = static_cast<ErrorCode>(answer.code);
+        heard.sentence = std::string(sentence, answer.sentence_bytes);
+        return;
+      }
       default: {
         const auto error = ipc::as<ipc::ErrorRecord>(record);
         const std::string sentence(
@@ -146,6 +170,8 @@ struct LoopOptions {
   uint32_t queue = 64;
   uint32_t sequences_per_session = 8;
   uint32_t tier_slots = 0;
+  uint32_t user_pinned_pages = 256;
+  bool prefix_cache = true;
 };
 
 class LoopFixture : public StepLoopObserver {
@@ -213,6 +239,8 @@ class LoopFixture : public StepLoopObserver {
     StepLoopLimits limits;
     limits.sequences_per_session = options_.sequences_per_session;
     limits.running_max = options_.sequences_max;
+    limits.user_pinned_pages = options_.user_pinned_pages;
+    limits.prefix_cache = options_.prefix_cache;
     loop.reset();
     loop = std::move(StepLoop::create({engine, scheduler, memory, mailbox, clock, *this, {kFakeEnd}, tier},
                                       limits))

@@ -117,6 +117,12 @@ struct RecordingVisitor final : SubmissionVisitor {
   std::vector<uint64_t> cancelled;
   std::vector<std::pair<uint32_t, bool>> delivered;
   std::vector<std::pair<Renice, bool>> reniced;
+  struct HeardPin {
+    uint64_t cookie = 0;
+    std::vector<TokenId> prompt;
+    std::string refusal;
+  };
+  std::vector<HeardPin> pinned;
 
   void on_submit(const Submission& s) override {
     submitted.push_back(s.cookie);
@@ -135,6 +141,10 @@ struct RecordingVisitor final : SubmissionVisitor {
   }
   void on_renice(const Renice& renice, const Result<void>& checked) override {
     reniced.emplace_back(renice, checked.ok());
+  }
+  void on_pin(const Pin& pin, const Result<void>& checked) override {
+    pinned.push_back({pin.cookie, {pin.prompt.begin(), pin.prompt.end()},
+                      checked ? std::string() : checked.error().message()});
   }
 };
 

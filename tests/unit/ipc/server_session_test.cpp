@@ -85,6 +85,76 @@ TEST(ServerSession, ARenicedSequenceIsAnsweredAndAnUnknownFieldEndsTheSession) {
   EXPECT_TRUE(session->drain(10, scratch, visitor).broken);
 }
 
+TEST(ServerSession, APinIsCopiedCheckedAndAnswered) {
+  auto session = make_session();
+  RawClient client(*session);
+  const TokenId prompt[] = {10, -20, 30};
+  std::memcpy(client.arena + 64, prompt, sizeof(prompt));
+  PinRecord record = {{kPin, 1, 0, 0, 5}, 64, 3, {}};
+  client.put(&record, sizeof(record));
+  record.prompt_offset = 8192 - 8;  // of 8192 bytes, one id too many
+  client.put(&record, sizeof(record));
+  record = {{kUnpin, 1, 0, 0, 6}, 0, 0, {}};
+  client.put(&record, sizeof(record));
+  record = {{kPin, 1, 0, 0, 0}, 64, 3, {}};
+  client.put(&record, sizeof(record));
+  DrainScratch scratch;
+  RecordingVisitor visitor;
+  EXPECT_FALSE(session->drain(10, scratch, visitor).broken);
+  ASSERT_EQ(visitor.pinned.size(), 4u);
+  EXPECT_EQ(visitor.pinned[0].cookie, 5u);
+  EXPECT_EQ(visitor.pinned[0].prompt, (std::vector<TokenId>{10, -20, 30}));
+  EXPECT_EQ(visitor.pinned[0].refusal, "");
+  EXPECT_NE(visitor.pinned[1].refusal.find("outside the arena"), std::string::npos);
+  EXPECT_TRUE(visitor.pinned[1].prompt.empty());
+  EXPECT_TRUE(visitor.pinned[2].prompt.empty());
+  EXPECT_EQ(visitor.pinned[2].refusal, "");
+  EXPECT_NE(visitor.pinned[3].refusal.find("cookie"), std::string::npos);
+
+  EXPECT_TRUE(session->publish_pinned(5, 48u));
+  EXPECT_TRUE(session->publish_pinned(6, Error(ErrorCode::kNotFound, std::string(3000, 'x'))));
+  session->flush();
+  const auto pinned = as<PinnedRecord>(client.take());
+  EXPECT_EQ(pinned.header.cookie, 5u);
+  EXPECT_EQ(pinned.tokens, 48u);
+  EXPECT_EQ(pinned.code, 0u);
+  const auto answer = client.take();
+  EXPECT_EQ(answer.size(), 16u * kSlotBytes);
+  EXPECT_EQ(as<PinnedRecord>(answer).code, uint32_t(ErrorCode::kNotFound));
+  EXPECT_EQ(as<PinnedRecord>(answer).sentence_bytes, kPinSentenceBytesMax);
+  record = {{kPin, 1, 0, 0, 7}, 64, 3, {0, 0, 0, 0, 1}};
+  client.put(&record, sizeof(record));
+  EXPECT_TRUE(session->drain(10, scratch, visitor).broken);
+}
+
+TEST(ServerSession, LongPromptsToPinEndADrainAsThoseToRunDo) {
+  auto session = make_session({128, 128, 1u << 20});
+  RawClient client(*session);
+  const PinRecord record = {{kPin, 1, 0, 0, 5}, 0, kDrainPromptTokensMax, {}};
+  client.put(&record, sizeof(record));
+  client.put(&record, sizeof(record));
+  DrainScratch scratch;
+  RecordingVisitor visitor;
+  const DrainOutcome outcome = session->drain(10, scratch, visitor);
+  EXPECT_EQ(outcome.records, 1u);
+  EXPECT_TRUE(outcome.more);
+}
+
+TEST(ServerSession, ToASessionWithoutTheFeatureAPinningClientBreaksTheProtocol) {
+  for (const uint16_t type : {kPin, kUnpin}) {
+    auto session = std::move(ServerSession::create(Geometry(), SessionId(1),
+                                                   kFeatures & ~kFeaturePin))
+                       .value();
+    RawClient client(*session);
+    DrainScratch scratch;
+    RecordingVisitor visitor;
+    const PinRecord record = {{type, 1, 0, 0, 5}, 0, type == kPin ? 16u : 0u, {}};
+    client.put(&record, sizeof(record));
+    EXPECT_TRUE(session->drain(10, scratch, visitor).broken);
+    EXPECT_TRUE(visitor.pinned.empty());
+  }
+}
+
 TEST(ServerSession, ToASessionWithoutTheFeatureARenicingClientBreaksTheProtocol) {
   auto session = std::move(ServerSession::create(Geometry(), SessionId(1),
                                                  kFeatures & ~(kFeatureRenice | kFeatureScore)))

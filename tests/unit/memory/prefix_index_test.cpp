@@ -317,6 +317,15 @@ TEST_F(PrefixIndexTest, PinnedPagesGoLastAndOnlyWhenNeeded) {
   EXPECT_EQ(memory_.drop_cached(UINT32_MAX, 100), 2u);
 }
 
+TEST_F(PrefixIndexTest, PinsThatLeaveTheIndexAreNoLongerCounted) {
+  PageTable table = compute(counted(64));
+  EXPECT_EQ(memory_.prefixes().pin(kDomain, counted(64), kUser, 10).of_user, 4u);
+  EXPECT_EQ(memory_.prefixes().flush(kDomain), 4u);
+  EXPECT_EQ(memory_.prefixes().pinned_pages(kUser), 0u);
+  EXPECT_EQ(memory_.prefixes().unpin(kUser), 0u);
+  close(table);
+}
+
 TEST_F(PrefixIndexTest, APinStaysWhereAnothersStandsBehindIt) {
   const UserId other{2000};
   PageTable table = compute(counted(64));

@@ -93,7 +93,13 @@ void play(ipc::RawClient& raw, Board& board, uint64_t seed) {
         record.max_tokens = 1 + static_cast<uint32_t>(prng.below(40));
         record.prompt_offset = static_cast<uint32_t>(prng.below(5u << 16)) * 4;  // some outside
         raw.put(&record, sizeof(record));
-      } else if (prng.below(2) == 0) {
+      } else if (const uint64_t kind = prng.below(4); kind == 0) {
+        ipc::PinRecord record = {};
+        record.header = {prng.below(4) != 0 ? ipc::kPin : ipc::kUnpin, 1, 0, 0, cookie};
+        record.prompt_offset = static_cast<uint32_t>(prng.below(5u << 16)) * 4;
+        record.prompt_count = static_cast<uint32_t>(prng.below(60));
+        raw.put(&record, sizeof(record));
+      } else if (kind == 1) {
         const ipc::CancelRecord record = {{ipc::kCancel, 1, 0, 0, cookie}, {}};
         raw.put(&record, sizeof(record));
       } else {
