@@ -145,8 +145,14 @@ Result<void> Daemon::make_engine(LoadedEverything loaded) {
       .hash_seed = (uint64_t{std::random_device()()} << 32) | std::random_device()()});
   memory_->set_tier(tier_.get());
   if (kept_) {
-    const uint32_t pages = restore_kept(*kept_, cache_domains_, memory_->prefixes(), *tier_);
-    log_info("cached pages of the last run: " + std::to_string(pages) + " found on disk");
+    const Restored restored = restore_kept(
+        *kept_, cache_domains_, config_.limits.user_pinned_pages, memory_->prefixes(), *tier_);
+    log_info("cached pages of the last run: " + std::to_string(restored.pages) +
+             " found on disk, " + std::to_string(restored.pinned) + " of them pinned");
+    if (restored.not_pinned > 0) {
+      log_warn("not pinned any more, for [limits] user_pinned_pages allows less than before: " +
+               std::to_string(restored.not_pinned) + " pages");
+    }
     kept_.reset();
   }
   scheduler::SchedulerConfig scheduling;

@@ -12,7 +12,9 @@ namespace inferd::daemon {
 
 namespace {
 
-// An entry takes 84 bytes; a million of them are 16 million tokens.
+static_assert(TierIndex::kNobody == memory::PrefixIndex::kNobody);
+
+// An entry takes 88 bytes; a million of them are 16 million tokens.
 constexpr off_t kIndexBytesMax = 1 << 30;
 
 std::string in_directory(const std::string& directory, const char* name) {
@@ -102,12 +104,12 @@ void remove_unused(const std::string& directory) {
     remove_kept(directory);
 }
 
-uint32_t restore_kept(const TierIndex& index, const CacheDomains& domains,
-                      memory::PrefixIndex& prefixes, DiskTier& tier) {
+Restored restore_kept(const TierIndex& index, const CacheDomains& domains,
+                      uint32_t user_pinned_pages, memory::PrefixIndex& prefixes, DiskTier& tier) {
   std::vector<std::optional<CacheDomain>> known;
   for (const std::string& name : index.domains) known.push_back(domains.find(name));
   std::vector<uint32_t> nodes(index.entries.size(), memory::kNoIndex);
-  uint32_t count = 0;
+  Restored restored;
   for (size_t i = 0; i < index.entries.size(); ++i) {
     const TierIndex::Entry& entry = index.entries[i];
     const std::optional<CacheDomain>& domain = known[entry.domain];
@@ -120,10 +122,13 @@ uint32_t restore_kept(const TierIndex& index, const CacheDomains& domains,
     nodes[i] = prefixes.restore(*domain, parent, entry.tokens);
     if (nodes[i] == memory::kNoIndex) continue;
     tier.adopt(prefixes.slot_of_node(nodes[i]), {entry.position, entry.checksum});
-    ++count;
+    ++restored.pages;
+    if (entry.pinned_for == TierIndex::kNobody) continue;
+    const bool pinned = prefixes.restore_pin(nodes[i], entry.pinned_for, user_pinned_pages);
+    ++(pinned ? restored.pinned : restored.not_pinned);
   }
   prefixes.order_restored();
-  return count;
+  return restored;
 }
 
 TierIndex describe_kept(const engine::ModelInfo& model, const CacheDomains& domains,
@@ -148,6 +153,7 @@ TierIndex describe_kept(const engine::ModelInfo& model, const CacheDomains& doma
     entry.domain = place->second;
     entry.position = page->position;
     entry.checksum = page->checksum;
+    entry.pinned_for = prefixes.pinned_for(node);
     std::copy(tokens.begin(), tokens.end(), entry.tokens.begin());
     entry_of.emplace(node, static_cast<uint32_t>(index.entries.size()));
     index.entries.push_back(entry);

@@ -41,10 +41,15 @@ void remove_kept(const std::string& directory);
 // The same for a directory that is not to be used, unless another daemon uses it.
 void remove_unused(const std::string& directory);
 
-// Puts what the index names back into the prefix index, as far as there is room and its domains exist.
-// Returns how many pages.
-uint32_t restore_kept(const TierIndex& index, const CacheDomains& domains,
-                      memory::PrefixIndex& prefixes, DiskTier& tier);
+// Puts what the index names back into the prefix index, as far as there is room and its domains exist, pinned as it
+// was, as far as each user may have `user_pinned_pages`.
+struct Restored {
+  uint32_t pages = 0;
+  uint32_t pinned = 0;      // of those
+  uint32_t not_pinned = 0;  // that had been
+};
+Restored restore_kept(const TierIndex& index, const CacheDomains& domains,
+                      uint32_t user_pinned_pages, memory::PrefixIndex& prefixes, DiskTier& tier);
 
 // The index of what the tier holds now; nothing may be under way.
 TierIndex describe_kept(const engine::ModelInfo& model, const CacheDomains& domains,

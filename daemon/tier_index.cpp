@@ -12,12 +12,12 @@ namespace {
 
 // Little-endian, as are all machines that this runs on.
 constexpr uint64_t kMagic = 0x7865646e69726974;  // "tirindex"
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint32_t kTextBytesMax = 4096;
 constexpr uint32_t kDomainsMax = 1u << 16;
 constexpr size_t kSumBytes = sizeof(uint64_t);
 constexpr size_t kEntryBytes =
-    3 * sizeof(uint32_t) + sizeof(uint64_t) + kPageTokens * sizeof(TokenId);
+    4 * sizeof(uint32_t) + sizeof(uint64_t) + kPageTokens * sizeof(TokenId);
 
 class Writer {
  public:
@@ -100,6 +100,10 @@ Result<void> check_entries(const TierIndex& index) {
       return corrupt("two pages lie at one place, or one beyond the end");
     }
     taken[entry.position] = true;
+    if (entry.pinned_for != TierIndex::kNobody && entry.parent != TierIndex::kNone &&
+        index.entries[entry.parent].pinned_for == TierIndex::kNobody) {
+      return corrupt("a pinned page follows one that is not");
+    }
   }
   return {};
 }
@@ -123,6 +127,7 @@ std::vector<std::byte> encode_tier_index(const TierIndex& index) {
     writer.put(entry.domain);
     writer.put(entry.position);
     writer.put(entry.checksum);
+    writer.put(entry.pinned_for.value);
     writer.append(entry.tokens.data(), entry.tokens.size() * sizeof(TokenId));
   }
   const uint64_t sum = XXH3_64bits(writer.bytes().data(), writer.bytes().size());
@@ -164,6 +169,7 @@ Result<TierIndex> decode_tier_index(std::span<const std::byte> bytes) {
     entry.domain = reader.get<uint32_t>();
     entry.position = reader.get<uint32_t>();
     entry.checksum = reader.get<uint64_t>();
+    entry.pinned_for = UserId(reader.get<uint32_t>());
     for (TokenId& token : entry.tokens) token = reader.get<TokenId>();
   }
   INFERD_TRY(check_entries(index));

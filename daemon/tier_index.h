@@ -19,17 +19,19 @@
 namespace inferd::daemon {
 
 struct TierIndex {
+  static constexpr uint32_t kNone = 0xffffffff;
+  static constexpr UserId kNobody{0xffffffff};
   // A page of 16 tokens after those of its parent.
   struct Entry {
     uint32_t parent = kNone;  // an earlier entry; kNone: at the beginning
     uint32_t domain = 0;      // of `domains`
     uint32_t position = 0;    // in the file, in pages; no two entries share one
     uint64_t checksum = 0;
+    UserId pinned_for = kNobody;  // who pinned it; kNobody: nobody. What it follows is pinned then
     std::array<TokenId, kPageTokens> tokens{};
 
     bool operator==(const Entry&) const = default;
   };
-  static constexpr uint32_t kNone = 0xffffffff;
 
   std::string content_id;
   std::string numerics_id;

@@ -38,6 +38,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                                        child ? nodes[entry.parent] : memory::kNoIndex, entry.tokens);
     }
     nodes.push_back(node);
+    if (node == memory::kNoIndex || entry.pinned_for == daemon::TierIndex::kNobody) continue;
+    memory.prefixes().restore_pin(node, entry.pinned_for, 2);
+    INFERD_CHECK(memory.prefixes().pinned_pages(entry.pinned_for) <= 2);
   }
   memory.prefixes().order_restored();
   INFERD_CHECK(memory.verify().ok());

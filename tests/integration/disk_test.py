@@ -1,6 +1,7 @@
 """Cached pages on disk: they spare work within a run and after a restart, change no answer, and nothing that
 befalls the file hurts anybody."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -60,6 +61,39 @@ class Disk(unittest.TestCase):
             for answer in restarted:
                 usage = answer["usage"]
                 self.assertGreaterEqual(usage["cached_tokens"], usage["prompt_tokens"] - 16)
+
+    def pin(self, daemon, prompt):
+        done = daemon.ctl("cache", "pin", "--json", "--", prompt)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout)["pages"]
+
+    def unpinned(self, daemon):
+        return json.loads(daemon.ctl("cache", "unpin", "--json").stdout)["pages"]
+
+    def test_what_is_pinned_is_pinned_again_after_a_restart(self):
+        # The file holds 20 pages, so that of three prompts only the pinned one can still be there.
+        disk = "%d KiB" % (20 * 360)
+        with self.start(disk=disk) as daemon:
+            pages = self.pin(daemon, PROMPTS[0])
+            self.stop(daemon)
+        with self.start(disk=disk) as daemon:
+            self.assertIn("%d of them pinned" % pages, daemon.log())
+            for _ in range(2):
+                for prompt in PROMPTS[1:]:
+                    self.ask(daemon, prompt)
+            usage = self.ask(daemon, PROMPTS[0])["usage"]
+            self.assertGreaterEqual(usage["cached_tokens"], usage["prompt_tokens"] - 16)
+            self.assertEqual(daemon.ctl("verify").returncode, 0)
+            self.stop(daemon)
+        # Once more, with less allowed; and then with nothing left to end.
+        with self.start("--set", "limits.user_pinned_pages=3", disk=disk) as daemon:
+            self.assertIn("3 of them pinned", daemon.log())
+            self.assertIn("%d pages" % (pages - 3), daemon.log())
+            self.assertEqual(self.unpinned(daemon), 3)
+            self.stop(daemon)
+        with self.start(disk=disk) as daemon:
+            self.assertIn("0 of them pinned", daemon.log())
+            self.assertEqual(self.unpinned(daemon), 0)
 
     def test_after_a_crash_nothing_of_it_is_used(self):
         daemon = self.start()

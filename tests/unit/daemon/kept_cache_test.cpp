@@ -32,6 +32,7 @@ TierIndex sample_index() {
     entry.domain = i >= 4 ? 1 : 0;
     entry.position = 9 - i;
     entry.checksum = i * 0x0123456789abcdefull;
+    if (i < 3 || i == 4) entry.pinned_for = UserId(i == 2 ? 1001 : 1000);
     for (uint32_t k = 0; k < kPageTokens; ++k) entry.tokens[k] = static_cast<TokenId>(i * 100 + k);
     index.entries.push_back(entry);
   }
@@ -83,6 +84,7 @@ TEST(TierIndexBytes, ContradictionsAreRefused) {
   refused([](TierIndex& i) { i.entries[3].domain = 2; }, "belongs to nobody");
   refused([](TierIndex& i) { i.entries[3].position = 10; }, "beyond the end");
   refused([](TierIndex& i) { i.entries[3].position = 9; }, "at one place");
+  refused([](TierIndex& i) { i.entries[1].pinned_for = TierIndex::kNobody; }, "follows one that");
   refused([](TierIndex& i) { i.slots = 5; }, "length is wrong");
 }
 
@@ -151,33 +153,85 @@ TEST_F(KeptCache, ADirectoryThatOthersCanWriteToIsRefused) {
   EXPECT_FALSE(take_tier_directory(made + "/not/there").ok());
 }
 
-TEST_F(KeptCache, IsPutBackAsFarAsItFitsAndItsDomainsExist) {
+// A memory and a next tier with room for nine pages.
+struct Nine {
+  explicit Nine(const std::string& path)
+      : tier(std::move(DiskTier::open({.path = path,
+                                       .keep_file = true,
+                                       .page_bytes = Bytes(4096),
+                                       .slots = 9},
+                                      clock, [] {}))
+                 .value()) {}
+
+  Restored restore(const TierIndex& index, uint32_t user_pinned_pages) {
+    const Restored restored =
+        restore_kept(index, CacheDomains(), user_pinned_pages, memory.prefixes(), *tier);
+    EXPECT_TRUE(memory.verify().ok()) << memory.verify().error().message();
+    return restored;
+  }
+  TierIndex describe() const {
+    return describe_kept(sample_model(), CacheDomains(), memory.prefixes(), *tier);
+  }
+
   ManualClock clock;
-  memory::PagedMemory memory({.pages = PageCount(16),
+  memory::PagedMemory memory{{.pages = PageCount(16),
                               .sequences_max = 2,
                               .sequence_tokens_max = 128,
-                              .tier_slots = 9});  // so the first entry's place is beyond the end
-  auto tier = std::move(DiskTier::open({.path = path(kTierFileName),
-                                        .keep_file = true,
-                                        .page_bytes = Bytes(4096),
-                                        .slots = 9},
-                                       clock, [] {}))
-                  .value();
+                              .tier_slots = 9}};
+  std::unique_ptr<DiskTier> tier;
+};
+
+// The sample's positions, so that all are within nine pages.
+TierIndex index_of_nine() {
   TierIndex index = sample_index();
-  // User 1000's first page lost, and all that follow it; the shared domain is not configured any
-  // more.
-  EXPECT_EQ(restore_kept(index, CacheDomains(), memory.prefixes(), *tier), 0u);
   for (TierIndex::Entry& entry : index.entries) entry.position = (entry.position + 5) % 9;
-  EXPECT_EQ(restore_kept(index, CacheDomains(), memory.prefixes(), *tier), 4u);
-  ASSERT_TRUE(memory.verify().ok()) << memory.verify().error().message();
-  const TierIndex again = describe_kept(sample_model(), CacheDomains(), memory.prefixes(), *tier);
+  return index;
+}
+
+TEST_F(KeptCache, IsPutBackAsFarAsItFitsAndItsDomainsExist) {
+  Nine nine(path(kTierFileName));
+  TierIndex index = sample_index();
+  // User 1000's first page is beyond the end, and all follow it; the shared domain is not configured
+  // any more.
+  EXPECT_EQ(nine.restore(index, 10).pages, 0u);
+  index = index_of_nine();
+  EXPECT_EQ(nine.restore(index, 10).pages, 4u);
+  const TierIndex again = nine.describe();
   ASSERT_EQ(again.entries.size(), 4u);
   EXPECT_EQ(again.domains, (std::vector<std::string>{"user:1000"}));
   for (size_t i = 0; i < 4; ++i) {
     EXPECT_EQ(again.entries[i].position, index.entries[i].position);
     EXPECT_EQ(again.entries[i].checksum, index.entries[i].checksum);
     EXPECT_EQ(again.entries[i].tokens, index.entries[i].tokens);
+    EXPECT_EQ(again.entries[i].pinned_for, index.entries[i].pinned_for);
   }
+}
+
+TEST_F(KeptCache, IsPinnedAsItWasAndPinsStayUnderOnesOwnName) {
+  Nine nine(path(kTierFileName));
+  const Restored restored = nine.restore(index_of_nine(), 2);
+  EXPECT_EQ(restored.pinned, 3u);
+  EXPECT_EQ(restored.not_pinned, 0u);
+  const memory::PrefixIndex& prefixes = nine.memory.prefixes();
+  EXPECT_EQ(prefixes.pinned_pages(UserId(1000)), 2u);
+  EXPECT_EQ(prefixes.pinned_pages(UserId(1001)), 1u);
+  // User 1000's stand before the other's.
+  EXPECT_EQ(nine.memory.prefixes().unpin(UserId(1000)), 0u);
+  EXPECT_EQ(nine.memory.prefixes().unpin(UserId(1001)), 1u);
+  EXPECT_EQ(nine.memory.prefixes().unpin(UserId(1000)), 2u);
+  for (const TierIndex::Entry& entry : nine.describe().entries) {
+    EXPECT_EQ(entry.pinned_for, TierIndex::kNobody);
+  }
+}
+
+TEST_F(KeptCache, IsPinnedUpToTheLimitAndNothingBehindWhatIsNot) {
+  Nine nine(path(kTierFileName));
+  const Restored restored = nine.restore(index_of_nine(), 1);
+  EXPECT_EQ(restored.pages, 4u);
+  EXPECT_EQ(restored.pinned, 1u);
+  EXPECT_EQ(restored.not_pinned, 2u);
+  EXPECT_EQ(nine.memory.prefixes().pinned_pages(UserId(1000)), 1u);
+  EXPECT_EQ(nine.memory.prefixes().pinned_pages(UserId(1001)), 0u);
 }
 
 TEST(CacheDomainNames, AreTheSameWhateverTheOrderOfTheConfiguration) {
