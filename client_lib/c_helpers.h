@@ -59,6 +59,25 @@ inline Error invalid(const std::string& sentence) {
   return Error(ErrorCode::kInvalidArgument, sentence);
 }
 
+// A NULL handle is refused before anything is done with it.
+inline Result<void> check_handle(const inferd_connection* connection) {
+  if (connection != nullptr) return {};
+  return invalid("the connection is NULL; give one that inferd_connect() opened");
+}
+inline Result<void> check_handle(const inferd_sequence* sequence) {
+  if (sequence != nullptr) return {};
+  return invalid("the sequence is NULL; give one that inferd_open() opened");
+}
+// And so is one of another process: for functions that need the connection's locks.
+inline Result<void> check_usable(const inferd_connection* connection) {
+  INFERD_TRY(check_handle(connection));
+  return connection->impl->check_process();
+}
+inline Result<void> check_usable(const inferd_sequence* sequence) {
+  INFERD_TRY(check_handle(sequence));
+  return from_handle(sequence).connection().check_process();
+}
+
 // Reads a structure that the caller filled into `known`, which has the defaults: made for this
 // interface, for an earlier one (at least `first_bytes` long), or for a later one whose further
 // fields are all zero.

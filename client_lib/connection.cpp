@@ -70,7 +70,7 @@ Result<std::unique_ptr<Connection>> Connection::open(const ConnectOptions& optio
   hello.cache_domain = options.cache_domain;
   if (!hello.cache_domain.empty()) hello.features_required |= ipc::kFeatureCacheDomain;
   INFERD_ASSIGN(const auto sent, ipc::send_message(socket.get(), ipc::encode_hello(hello)));
-  std::vector<std::byte> buffer(ipc::kHandshakeBytesMax);
+  std::vector<std::byte> buffer(ipc::kAnswerBytesMax);
   // A daemon that refuses before it reads still has its sentence waiting for us.
   static_cast<void>(sent);
   INFERD_ASSIGN(auto message, await_answer(socket.get(), buffer, deadline));

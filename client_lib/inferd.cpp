@@ -1,4 +1,5 @@
-// The C interface: argument checks and conversions around Connection, Sequence and requests.
+// The C interface of connections, models and text: argument checks and conversions around
+// Connection and ModelText.
 #include "client_lib/include/inferd/inferd.h"
 
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <vector>
 
 #include "client_lib/c_helpers.h"
-#include "client_lib/requests.h"
 
 using namespace inferd::client_lib;
 using inferd::Error;
@@ -20,33 +20,33 @@ namespace ipc = inferd::ipc;
 
 static_assert(INFERD_VERSION_MISMATCH == static_cast<int>(ErrorCode::kVersionMismatch));
 static_assert(INFERD_INTERNAL == static_cast<int>(ErrorCode::kInternal));
-static_assert(sizeof(inferd_logit_bias) == sizeof(ipc::LogitBiasEntry));
-static_assert(INFERD_UNLIMITED_TOKENS == ipc::kUnlimitedTokens);
-static_assert(INFERD_PRIORITY_INTERACTIVE == static_cast<int>(ipc::Priority::kInteractive));
-static_assert(INFERD_PRIORITY_BATCH == static_cast<int>(ipc::Priority::kBatch));
-static_assert(INFERD_PRIORITY_IDLE == static_cast<int>(ipc::Priority::kIdle));
 
 namespace {
 
 constexpr uint32_t kTimeoutDefaultMs = 5000;
 
-inferd_usage usage_of(const Progress& progress, uint32_t delivered_tokens) {
-  constexpr double kNsPerMs = 1e6;
-  inferd_usage usage = {};
-  usage.prompt_tokens = progress.prompt_tokens;
-  usage.cached_tokens = progress.cached_tokens;
-  usage.completion_tokens = delivered_tokens;
-  if (progress.first_ns != 0) {
-    usage.ttft_ms = static_cast<double>(progress.first_ns - progress.submitted_ns) / kNsPerMs;
-  }
-  if (progress.arrived_tokens >= 2) {
-    usage.itl_ms = static_cast<double>(progress.last_ns - progress.first_ns) / kNsPerMs /
-                   (progress.arrived_tokens - 1);
-  }
-  usage.queue_ms = static_cast<double>(progress.queue_ns) / kNsPerMs;
-  usage.computed_tokens = progress.computed_tokens;
-  usage.preemptions = progress.preemptions;
-  return usage;
+// Of one of the models that the daemon of this connection offers.
+void fill_model_info(const ipc::ModelInfo& model, const Connection& connection,
+                     inferd_model_info* info) {
+  const bool in_use = model.name == connection.welcome().model.name;
+  const bool has_template =
+      in_use ? connection.text().has_chat_template() : model.has_chat_template;
+  info->name = model.name.c_str();
+  info->architecture = model.architecture.c_str();
+  info->quantization = model.quantization.c_str();
+  info->numerics_id = model.numerics_id.c_str();
+  info->parameters = model.parameters;
+  info->vocabulary = model.vocabulary;
+  info->context_tokens = model.context_tokens;
+  info->bos_token = model.bos_token;
+  info->eos_token = model.eos_token;
+  info->has_chat_template = has_template ? 1 : 0;
+  info->in_use = in_use ? 1 : 0;
+}
+
+Result<void> check_ids_out(int32_t* const* ids, const size_t* count) {
+  if (ids != nullptr && count != nullptr) return {};
+  return invalid("the ids and the count to fill must not be NULL");
 }
 
 Result<void> hand_out_ids(const std::vector<int32_t>& found, int32_t** ids, size_t* count) {
@@ -109,8 +109,7 @@ inferd_status inferd_reconnect(const inferd_connection* lost, uint32_t timeout_m
   return guarded(error, [&]() -> Result<void> {
     if (connection == nullptr) return invalid("the connection to fill is NULL");
     *connection = nullptr;
-    if (lost == nullptr) return invalid("the connection to open again is NULL");
-    INFERD_TRY(lost->impl->check_process());
+    INFERD_TRY(check_usable(lost));
     const int patience_ms = static_cast<int>(std::min<uint32_t>(timeout_ms, INT32_MAX));
     INFERD_ASSIGN(auto opened, lost->impl->open_again(patience_ms));
     *connection = new inferd_connection{std::move(opened)};
@@ -123,33 +122,40 @@ void inferd_disconnect(inferd_connection* connection) noexcept { delete connecti
 inferd_status inferd_get_model_info(const inferd_connection* connection, inferd_model_info* info,
                                     inferd_error** error) noexcept {
   return guarded(error, [&]() -> Result<void> {
+    INFERD_TRY(check_handle(connection));
     INFERD_TRY(check_output(info, sizeof(*info), "inferd_model_info"));
-    const ipc::ModelInfo& model = connection->impl->welcome().model;
-    info->name = model.name.c_str();
-    info->architecture = model.architecture.c_str();
-    info->quantization = model.quantization.c_str();
-    info->numerics_id = model.numerics_id.c_str();
-    info->parameters = model.parameters;
-    info->vocabulary = model.vocabulary;
-    info->context_tokens = model.context_tokens;
-    info->bos_token = model.bos_token;
-    info->eos_token = model.eos_token;
-    info->has_chat_template = connection->impl->text().has_chat_template() ? 1 : 0;
+    fill_model_info(connection->impl->welcome().model, *connection->impl, info);
     return {};
   });
 }
 
+inferd_status inferd_get_model_at(const inferd_connection* connection, size_t index,
+                                  inferd_model_info* info, inferd_error** error) noexcept {
+  bool beyond = false;
+  const inferd_status status = guarded(error, [&]() -> Result<void> {
+    INFERD_TRY(check_handle(connection));
+    INFERD_TRY(check_output(info, sizeof(*info), "inferd_model_info"));
+    const std::vector<ipc::ModelInfo>& models = connection->impl->welcome().models;
+    beyond = index >= models.size();
+    if (!beyond) fill_model_info(models[index], *connection->impl, info);
+    return {};
+  });
+  return beyond ? INFERD_NOT_FOUND : status;
+}
+
 int inferd_connection_fd(const inferd_connection* connection) noexcept {
-  return connection->impl->check_process().ok() ? connection->impl->fd() : -1;
+  return check_usable(connection).ok() ? connection->impl->fd() : -1;
 }
 void inferd_connection_clear(inferd_connection* connection) noexcept {
-  if (connection->impl->check_process().ok()) connection->impl->clear();
+  if (check_usable(connection).ok()) connection->impl->clear();
 }
 
 inferd_status inferd_tokenize(const inferd_connection* connection, const char* text,
                               size_t text_bytes, uint32_t flags, int32_t** ids, size_t* count,
                               inferd_error** error) noexcept {
   return guarded(error, [&]() -> Result<void> {
+    INFERD_TRY(check_handle(connection));
+    INFERD_TRY(check_ids_out(ids, count));
     if (text == nullptr && text_bytes > 0) return invalid("text is NULL");
     if ((flags & ~(INFERD_TOKENIZE_SPECIAL | INFERD_TOKENIZE_BOS)) != 0) {
       return invalid("flags has bits that do not exist");
@@ -165,6 +171,8 @@ inferd_status inferd_detokenize(const inferd_connection* connection, const int32
                                 size_t count, int special, char** text, size_t* text_bytes,
                                 inferd_error** error) noexcept {
   return guarded(error, [&]() -> Result<void> {
+    INFERD_TRY(check_handle(connection));
+    if (text == nullptr) return invalid("the text to fill is NULL");
     if (ids == nullptr && count > 0) return invalid("ids is NULL");
     const std::string found = connection->impl->text().detokenize({ids, count}, special != 0);
     *text = copy_out(found.c_str(), found.size() + 1);
@@ -177,6 +185,8 @@ inferd_status inferd_render_chat(const inferd_connection* connection, const char
                                  size_t chat_json_bytes, int32_t** ids, size_t* count,
                                  inferd_error** error) noexcept {
   return guarded(error, [&]() -> Result<void> {
+    INFERD_TRY(check_handle(connection));
+    INFERD_TRY(check_ids_out(ids, count));
     if (chat_json == nullptr) return invalid("chat_json is NULL");
     INFERD_ASSIGN(const auto found,
                   connection->impl->text().render_chat({chat_json, chat_json_bytes}));
@@ -185,204 +195,5 @@ inferd_status inferd_render_chat(const inferd_connection* connection, const char
 }
 
 void inferd_free(void* memory) noexcept { std::free(memory); }
-
-void inferd_prompt_init_sized(inferd_prompt* prompt, size_t bytes) noexcept {
-  prepare(prompt, bytes);
-}
-
-void inferd_sampling_init_sized(inferd_sampling* sampling, size_t bytes) noexcept {
-  prepare(sampling, bytes);
-  sampling->top_p = 1;
-  sampling->repetition_penalty = 1;
-  sampling->penalty_last_n = 64;
-  sampling->max_tokens = INFERD_UNLIMITED_TOKENS;
-}
-
-inferd_status inferd_open(inferd_connection* connection, const inferd_prompt* prompt,
-                          const inferd_sampling* sampling, inferd_sequence** sequence,
-                          inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (sequence == nullptr) return invalid("the sequence to fill is NULL");
-    *sequence = nullptr;
-    if (prompt == nullptr) return invalid("the prompt is NULL");
-    INFERD_TRY(connection->impl->check_process());
-    INFERD_ASSIGN(Sequence * opened, open_sequence(*connection->impl, *prompt, sampling));
-    *sequence = to_handle(opened);
-    return {};
-  });
-}
-
-inferd_status inferd_open_samples(inferd_connection* connection, const inferd_prompt* prompt,
-                                  const inferd_sampling* sampling, size_t count,
-                                  inferd_sequence** sequences, inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (sequences == nullptr) return invalid("the sequences to fill are NULL");
-    std::fill_n(sequences, count, nullptr);
-    if (prompt == nullptr) return invalid("the prompt is NULL");
-    INFERD_TRY(connection->impl->check_process());
-    if (count == 0) return invalid("ask for at least one sample");
-    std::vector<Sequence*> samples(count);
-    INFERD_TRY(open_samples(*connection->impl, *prompt, sampling, samples));
-    std::transform(samples.begin(), samples.end(), sequences, to_handle);
-    return {};
-  });
-}
-
-inferd_status inferd_score(inferd_connection* connection, const inferd_prompt* prompt,
-                           const inferd_prompt* continuation, const inferd_sampling* sampling,
-                           inferd_sequence** sequence, inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (sequence == nullptr) return invalid("the sequence to fill is NULL");
-    *sequence = nullptr;
-    if (prompt == nullptr) return invalid("the prompt is NULL");
-    INFERD_TRY(connection->impl->check_process());
-    if (continuation == nullptr) return invalid("the continuation is NULL");
-    INFERD_ASSIGN(Sequence * opened,
-                  score_continuation(*connection->impl, *prompt, *continuation, sampling));
-    *sequence = to_handle(opened);
-    return {};
-  });
-}
-
-inferd_status inferd_resume(inferd_connection* connection, inferd_sequence* lost,
-                            inferd_sequence** sequence, inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (sequence == nullptr) return invalid("the sequence to fill is NULL");
-    *sequence = nullptr;
-    if (lost == nullptr) return invalid("the sequence to resume is NULL");
-    INFERD_TRY(from_handle(lost).connection().check_process());
-    INFERD_TRY(connection->impl->check_process());
-    INFERD_ASSIGN(Sequence * opened, resume_sequence(*connection->impl, from_handle(lost)));
-    *sequence = to_handle(opened);
-    return {};
-  });
-}
-
-inferd_status inferd_renice(inferd_sequence* sequence, uint32_t priority, int32_t nice,
-                            inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (sequence == nullptr) return invalid("the sequence to renice is NULL");
-    if (priority > INFERD_PRIORITY_IDLE) {
-      return invalid("the priority is none of inferd_priority");
-    }
-    Sequence& inner = from_handle(sequence);
-    INFERD_TRY(inner.connection().check_process());
-    return inner.connection().renice(inner, static_cast<uint8_t>(priority), nice);
-  });
-}
-
-inferd_status inferd_pin(inferd_connection* connection, const inferd_prompt* prompt,
-                         uint32_t* pinned_tokens, inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (pinned_tokens != nullptr) *pinned_tokens = 0;
-    if (prompt == nullptr) return invalid("the prompt is NULL");
-    INFERD_TRY(connection->impl->check_process());
-    INFERD_ASSIGN(const uint32_t tokens, pin_prompt(*connection->impl, *prompt));
-    if (pinned_tokens != nullptr) *pinned_tokens = tokens;
-    return {};
-  });
-}
-
-inferd_status inferd_unpin(inferd_connection* connection, uint32_t* unpinned_tokens,
-                           inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (unpinned_tokens != nullptr) *unpinned_tokens = 0;
-    INFERD_TRY(connection->impl->check_process());
-    INFERD_ASSIGN(const uint32_t tokens, connection->impl->unpin());
-    if (unpinned_tokens != nullptr) *unpinned_tokens = tokens;
-    return {};
-  });
-}
-
-inferd_status inferd_sequence_fork(const inferd_sequence* parent, const inferd_prompt* more,
-                                   const inferd_sampling* sampling, inferd_sequence** sequence,
-                                   inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    if (sequence == nullptr) return invalid("the sequence to fill is NULL");
-    *sequence = nullptr;
-    if (parent == nullptr) return invalid("the sequence to fork is NULL");
-    INFERD_TRY(from_handle(parent).connection().check_process());
-    INFERD_ASSIGN(Sequence * opened, fork_sequence(from_handle(parent), more, sampling));
-    *sequence = to_handle(opened);
-    return {};
-  });
-}
-
-void inferd_cancel(inferd_sequence* sequence) noexcept {
-  static_cast<void>(guarded(nullptr, [&]() -> Result<void> {
-    if (sequence == nullptr) return {};
-    INFERD_TRY(from_handle(sequence).connection().check_process());
-    from_handle(sequence).connection().cancel(from_handle(sequence));
-    return {};
-  }));
-}
-
-void inferd_close(inferd_sequence* sequence) noexcept {
-  static_cast<void>(guarded(nullptr, [&]() -> Result<void> {
-    if (sequence == nullptr) return {};
-    INFERD_TRY(from_handle(sequence).connection().check_process());
-    from_handle(sequence).connection().close(&from_handle(sequence));
-    return {};
-  }));
-}
-
-const char* inferd_finish_name(inferd_finish finish) noexcept {
-  switch (finish) {
-    case INFERD_FINISH_NONE:
-      break;
-    case INFERD_FINISH_STOP:
-      return "stop";
-    case INFERD_FINISH_LENGTH:
-      return "length";
-    case INFERD_FINISH_CONTEXT:
-      return "context";
-    case INFERD_FINISH_CANCELLED:
-      return "cancelled";
-    case INFERD_FINISH_ERROR:
-      return "error";
-  }
-  return "";
-}
-
-void inferd_event_init_sized(inferd_event* event, size_t bytes) noexcept { prepare(event, bytes); }
-
-inferd_status inferd_next(inferd_sequence* sequence, int timeout_ms, inferd_event* event,
-                          inferd_error** error) noexcept {
-  inferd_status quiet = INFERD_OK;
-  const inferd_status status = guarded(error, [&]() -> Result<void> {
-    INFERD_TRY(check_output(event, sizeof(*event), "inferd_event"));
-    const size_t struct_bytes = event->struct_bytes;
-    inferd_event found = {};
-    found.struct_bytes = struct_bytes;
-    found.text = "";
-    *event = found;
-    INFERD_TRY(from_handle(sequence).connection().check_process());
-    auto outcome = from_handle(sequence).next(timeout_ms, found);
-    *event = found;
-    if (!outcome.ok()) return outcome.error();
-    if (*outcome == Sequence::Status::kTimedOut) quiet = INFERD_TIMED_OUT;
-    if (*outcome == Sequence::Status::kOver) quiet = INFERD_NOT_FOUND;
-    return {};
-  });
-  return status == INFERD_OK ? quiet : status;
-}
-
-inferd_status inferd_get_usage(const inferd_sequence* sequence, inferd_usage* usage,
-                               inferd_error** error) noexcept {
-  return guarded(error, [&]() -> Result<void> {
-    INFERD_TRY(check_output(usage, offsetof(inferd_usage, queue_ms), "inferd_usage"));
-    const Sequence& inner = from_handle(sequence);
-    INFERD_TRY(inner.connection().check_process());
-    const inferd_usage known =
-        usage_of(inner.connection().progress(inner), inner.delivered_tokens());
-    size_t struct_bytes;
-    std::memcpy(&struct_bytes, usage, sizeof(struct_bytes));
-    const size_t fields_end = std::min(struct_bytes, sizeof(known));
-    std::memcpy(reinterpret_cast<char*>(usage) + sizeof(struct_bytes),
-                reinterpret_cast<const char*>(&known) + sizeof(struct_bytes),
-                fields_end - sizeof(struct_bytes));
-    return {};
-  });
-}
 
 }  // extern "C"

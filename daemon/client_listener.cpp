@@ -185,14 +185,11 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
                                          std::span<const std::byte> message) {
   INFERD_ASSIGN(const ipc::Hello hello, ipc::decode_hello(message));
   INFERD_ASSIGN(const uint64_t features, ipc::agree_features(hello, ipc::kFeatures, 0));
-  if (!hello.model_name.empty() && hello.model_name != facts_.model.name) {
-    return Error(ErrorCode::kNotFound, "this daemon has no model '" + printable(hello.model_name) +
-                                           "'; it serves '" + facts_.model.name + "'");
-  }
+  INFERD_ASSIGN(const ipc::ModelInfo* model, model_named(hello.model_name));
   INFERD_ASSIGN(const CacheDomain domain, shared_domain(connection->socket.native_handle(),
                                                         connection->peer, hello.cache_domain));
   const ipc::Geometry geometry = session_geometry(
-      limits_.sequences_per_session, facts_.running_max, facts_.model.context_tokens);
+      limits_.sequences_per_session, facts_.running_max, model->context_tokens);
   INFERD_TRY(check_memory(connection->user(), geometry));
   INFERD_ASSIGN(std::unique_ptr<ipc::ServerSession> session,
                 ipc::ServerSession::create(geometry, connection->id, features));
@@ -201,7 +198,8 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
   welcome.session_id = connection->id.value;
   welcome.geometry = geometry;
   welcome.text_tables_bytes = facts_.text_tables_bytes;
-  welcome.model = facts_.model;
+  welcome.model = *model;
+  welcome.models = facts_.models;
   welcome.daemon_version = INFERD_VERSION;
   INFERD_ASSIGN(const ipc::SocketStatus sent,
                 ipc::send_message(connection->socket.native_handle(), ipc::encode_welcome(welcome),
@@ -233,6 +231,18 @@ Result<void> ClientListener::shake_hands(const ConnectionPtr& connection,
   log_message(LogLevel::kDebug, connection->described() + " connected: " + facts.client,
               connection->fields());
   return {};
+}
+
+// The model that a hello names; the first if it names none.
+Result<const ipc::ModelInfo*> ClientListener::model_named(const std::string& name) const {
+  if (name.empty()) return &facts_.models.front();
+  std::string names;
+  for (const ipc::ModelInfo& model : facts_.models) {
+    if (model.name == name) return &model;
+    names += (names.empty() ? "'" : ", '") + model.name + "'";
+  }
+  return Error(ErrorCode::kNotFound,
+               "this daemon has no model '" + printable(name) + "'; it serves " + names);
 }
 
 // The domain that a hello names; 0 if it names none.

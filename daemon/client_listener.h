@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
@@ -31,7 +32,7 @@ namespace inferd::daemon {
 
 // What every welcome tells, and what sessions are made of.
 struct WelcomeFacts {
-  ipc::ModelInfo model;
+  std::vector<ipc::ModelInfo> models;  // at least one, which is who names none is given
   int text_tables_fd = -1;  // borrowed; read-only and immutable
   uint64_t text_tables_bytes = 0;
   uint32_t running_max = 0;  // sequences that run at once, all sessions together
@@ -69,6 +70,7 @@ class ClientListener {
   void on_readable(const ConnectionPtr& connection);
   Result<void> shake_hands(const ConnectionPtr& connection, std::span<const std::byte> message);
   Result<void> check_room(UserId user) const;
+  Result<const ipc::ModelInfo*> model_named(const std::string& name) const;
   Result<void> check_memory(UserId user, const ipc::Geometry& geometry) const;
   Result<CacheDomain> shared_domain(int socket, const ipc::PeerIdentity& peer,
                                     const std::string& name) const;

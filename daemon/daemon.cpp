@@ -260,15 +260,18 @@ Result<void> Daemon::open_sockets() {
     INFERD_ASSIGN(activated.control, runtime_dir_->listen_control());
   }
   WelcomeFacts facts;
-  facts.model.name = model_info_.name;
-  facts.model.architecture = model_info_.architecture;
-  facts.model.quantization = model_info_.quantization;
-  facts.model.numerics_id = model_info_.numerics_id;
-  facts.model.parameters = model_info_.parameters;
-  facts.model.vocabulary = model_info_.vocabulary;
-  facts.model.context_tokens = scheduler_->sequence_limit().tokens;
-  facts.model.bos_token = loaded_.bos;
-  facts.model.eos_token = loaded_.eos;
+  ipc::ModelInfo model;
+  model.name = model_info_.name;
+  model.architecture = model_info_.architecture;
+  model.quantization = model_info_.quantization;
+  model.numerics_id = model_info_.numerics_id;
+  model.parameters = model_info_.parameters;
+  model.vocabulary = model_info_.vocabulary;
+  model.context_tokens = scheduler_->sequence_limit().tokens;
+  model.bos_token = loaded_.bos;
+  model.eos_token = loaded_.eos;
+  model.has_chat_template = loaded_.has_chat_template;
+  facts.models = {std::move(model)};
   facts.text_tables_fd = loaded_.text_tables.get();
   facts.text_tables_bytes = loaded_.text_tables_bytes;
   facts.running_max = config_.scheduler.max_sequences;

@@ -21,6 +21,7 @@ Result<void> read_text(const std::string& path, LoadedEverything& loaded) {
   INFERD_ASSIGN(loaded.text_tables,
                 ipc::publish_immutable("inferd-text", std::as_bytes(std::span(tables))));
   loaded.text_tables_bytes = tables.size();
+  loaded.has_chat_template = !vocabulary.chat_template.empty();
   loaded.bos = vocabulary.bos;
   loaded.eos = vocabulary.eos;
   loaded.end_of_generation = vocabulary.end_of_generation;

@@ -19,6 +19,7 @@ struct LoadedEverything {
   std::unique_ptr<engine::LoadedModel> model;
   UniqueFd text_tables;  // read-only, immutable: what clients map
   uint64_t text_tables_bytes = 0;
+  bool has_chat_template = false;
   TokenId bos = kNoToken;
   TokenId eos = kNoToken;
   std::vector<TokenId> end_of_generation;

@@ -1,6 +1,7 @@
 #include "ipc/handshake.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <cstring>
 
@@ -16,11 +17,11 @@ std::string_view cut_to(std::string_view text, size_t bytes_max) {
 
 // Fixed part and strings into one message.
 template <typename Fixed>
-std::vector<std::byte> encode(Fixed fixed, uint16_t type,
-                              std::span<const std::string_view> strings) {
+std::vector<std::byte> encode(Fixed fixed, uint16_t type, std::span<const std::string_view> strings,
+                              size_t bytes_max = kHandshakeBytesMax) {
   size_t bytes = sizeof(Fixed);
   for (const auto& text : strings) bytes += text.size();
-  INFERD_CHECK(bytes <= kHandshakeBytesMax);
+  INFERD_CHECK(bytes <= bytes_max);
   fixed.header = {kMagic, kVersionMajor,           kVersionMinor,
                   type,   uint16_t{sizeof(Fixed)}, static_cast<uint32_t>(bytes)};
   std::vector<std::byte> message(bytes);
@@ -42,10 +43,10 @@ std::string version_text(uint16_t major, uint16_t minor) {
 }
 
 // The header of any message of any version: form only.
-Result<MessageHeader> read_header(std::span<const std::byte> message) {
+Result<MessageHeader> read_header(std::span<const std::byte> message, size_t bytes_max) {
   MessageHeader header;
   if (message.size() < sizeof(header)) return malformed("it is too short");
-  if (message.size() > kHandshakeBytesMax) return malformed("it is too long");
+  if (message.size() > bytes_max) return malformed("it is too long");
   std::memcpy(&header, message.data(), sizeof(header));
   if (header.magic != kMagic) return malformed("it does not begin as inferd's messages do");
   if (header.message_bytes != message.size()) return malformed("its length is not what it says");
@@ -74,7 +75,7 @@ Result<Fixed> read_fixed(std::span<const std::byte> message, const MessageHeader
   return fixed;
 }
 
-// Takes the strings off a message one by one.
+// Takes what follows the fixed part off a message, one after the other.
 class StringReader {
  public:
   StringReader(std::span<const std::byte> message, size_t at) : message_(message), at_(at) {}
@@ -88,6 +89,23 @@ class StringReader {
       if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
     }
     return text;
+  }
+  // The next structure, which the sender has `bytes` of; what it has beyond ours must be zero.
+  template <typename T>
+  Result<T> next_fixed(size_t bytes) {
+    if (bytes < sizeof(T)) return malformed("a model of its list lacks fields");
+    if (bytes > message_.size() - at_) return malformed("its list of models runs past its end");
+    T value;
+    std::memcpy(&value, message_.data() + at_, sizeof(T));
+    const auto surplus = message_.subspan(at_ + sizeof(T), bytes - sizeof(T));
+    if (std::any_of(surplus.begin(), surplus.end(),
+                    [](std::byte b) { return b != std::byte{0}; })) {
+      return Error(ErrorCode::kUnsupported,
+                   "the daemon's list of models uses fields that this client does not know; "
+                   "use a client library and a daemon of the same version");
+    }
+    at_ += bytes;
+    return value;
   }
   Result<void> end() const {
     if (at_ != message_.size()) return malformed("it has bytes behind its last string");
@@ -106,6 +124,64 @@ Error version_mismatch(const MessageHeader& header, const char* peer, const char
                    " of the ring protocol, this " + self + " speaks " +
                    version_text(kVersionMajor, kVersionMinor) +
                    "; install the same release of both");
+}
+
+// The strings of a model, in the order of their sizes.
+std::array<std::string_view, 4> strings_of(const ModelInfo& model) {
+  return {cut_to(model.name, kNameBytesMax), cut_to(model.architecture, kNameBytesMax),
+          cut_to(model.quantization, kNameBytesMax), cut_to(model.numerics_id, kNameBytesMax)};
+}
+
+// One model of a list, its strings included.
+std::string listed(const ModelInfo& model) {
+  const auto strings = strings_of(model);
+  ModelFixed fixed = {};
+  fixed.parameters = model.parameters;
+  fixed.vocabulary = model.vocabulary;
+  fixed.context_tokens = model.context_tokens;
+  fixed.bos_token = model.bos_token;
+  fixed.eos_token = model.eos_token;
+  fixed.flags = model.has_chat_template ? kModelChatTemplate : 0;
+  fixed.name_bytes = static_cast<uint16_t>(strings[0].size());
+  fixed.architecture_bytes = static_cast<uint16_t>(strings[1].size());
+  fixed.quantization_bytes = static_cast<uint16_t>(strings[2].size());
+  fixed.numerics_id_bytes = static_cast<uint16_t>(strings[3].size());
+  std::string bytes(reinterpret_cast<const char*>(&fixed), sizeof(fixed));
+  for (const std::string_view text : strings) bytes += text;
+  return bytes;
+}
+
+Result<ModelInfo> read_listed(StringReader& reader, size_t fixed_bytes) {
+  INFERD_ASSIGN(const auto fixed, reader.next_fixed<ModelFixed>(fixed_bytes));
+  ModelInfo model;
+  model.parameters = fixed.parameters;
+  model.vocabulary = fixed.vocabulary;
+  model.context_tokens = fixed.context_tokens;
+  model.bos_token = fixed.bos_token;
+  model.eos_token = fixed.eos_token;
+  model.has_chat_template = (fixed.flags & kModelChatTemplate) != 0;
+  INFERD_ASSIGN(model.name, reader.next(fixed.name_bytes));
+  INFERD_ASSIGN(model.architecture, reader.next(fixed.architecture_bytes));
+  INFERD_ASSIGN(model.quantization, reader.next(fixed.quantization_bytes));
+  INFERD_ASSIGN(model.numerics_id, reader.next(fixed.numerics_id_bytes));
+  return model;
+}
+
+// What the welcome lists; without the feature, the session's own model alone.
+Result<void> read_models(const WelcomeFixed& fixed, StringReader& reader, Welcome& welcome) {
+  if ((fixed.features & kFeatureModels) == 0) {
+    welcome.models = {welcome.model};
+    return {};
+  }
+  if (fixed.models_count > kModelsMax) return malformed("its list of models is too long");
+  bool own = false;
+  for (uint32_t i = 0; i < fixed.models_count; ++i) {
+    INFERD_ASSIGN(ModelInfo model, read_listed(reader, fixed.model_fixed_bytes));
+    own = own || model.name == welcome.model.name;
+    welcome.models.push_back(std::move(model));
+  }
+  if (!own) return malformed("the session's model is not in its list");
+  return {};
 }
 
 }  // namespace
@@ -129,10 +205,9 @@ std::vector<std::byte> encode_hello(const Hello& hello) {
 
 std::vector<std::byte> encode_welcome(const Welcome& welcome) {
   const ModelInfo& model = welcome.model;
-  const std::string_view strings[] = {
-      cut_to(model.name, kNameBytesMax), cut_to(model.architecture, kNameBytesMax),
-      cut_to(model.quantization, kNameBytesMax), cut_to(model.numerics_id, kNameBytesMax),
-      cut_to(welcome.daemon_version, kNameBytesMax)};
+  const auto own = strings_of(model);
+  std::vector<std::string_view> strings(own.begin(), own.end());
+  strings.push_back(cut_to(welcome.daemon_version, kNameBytesMax));
   WelcomeFixed fixed = {};
   fixed.features = welcome.features;
   fixed.session_id = welcome.session_id;
@@ -151,7 +226,15 @@ std::vector<std::byte> encode_welcome(const Welcome& welcome) {
   fixed.quantization_bytes = static_cast<uint16_t>(strings[2].size());
   fixed.numerics_id_bytes = static_cast<uint16_t>(strings[3].size());
   fixed.daemon_version_bytes = static_cast<uint16_t>(strings[4].size());
-  return encode(fixed, kMessageWelcome, strings);
+  std::vector<std::string> models;
+  if ((welcome.features & kFeatureModels) != 0) {
+    INFERD_CHECK(welcome.models.size() <= kModelsMax);
+    for (const ModelInfo& each : welcome.models) models.push_back(listed(each));
+    fixed.models_count = static_cast<uint16_t>(models.size());
+    fixed.model_fixed_bytes = sizeof(ModelFixed);
+    strings.insert(strings.end(), models.begin(), models.end());
+  }
+  return encode(fixed, kMessageWelcome, strings, kAnswerBytesMax);
 }
 
 std::vector<std::byte> encode_refusal(ErrorCode code, std::string_view sentence) {
@@ -163,7 +246,7 @@ std::vector<std::byte> encode_refusal(ErrorCode code, std::string_view sentence)
 }
 
 Result<Hello> decode_hello(std::span<const std::byte> message) {
-  INFERD_ASSIGN(const MessageHeader header, read_header(message));
+  INFERD_ASSIGN(const MessageHeader header, read_header(message, kHandshakeBytesMax));
   if (header.version_major != kVersionMajor) return version_mismatch(header, "client", "daemon");
   if (header.type != kMessageHello) return malformed("it is no hello");
   INFERD_ASSIGN(const HelloFixed fixed, read_fixed<HelloFixed>(message, header));
@@ -220,7 +303,7 @@ Result<uint64_t> agree_features(const Hello& hello, uint64_t supported, uint64_t
 }
 
 Result<Welcome> decode_answer(std::span<const std::byte> message) {
-  INFERD_ASSIGN(const MessageHeader header, read_header(message));
+  INFERD_ASSIGN(const MessageHeader header, read_header(message, kAnswerBytesMax));
   // A refusal is read whatever the version: it may be the sentence that explains the version.
   if (header.type == kMessageRefusal && header.fixed_bytes >= sizeof(RefusalFixed)) {
     RefusalFixed fixed;
@@ -256,6 +339,7 @@ Result<Welcome> decode_answer(std::span<const std::byte> message) {
   INFERD_ASSIGN(welcome.model.quantization, strings.next(fixed.quantization_bytes));
   INFERD_ASSIGN(welcome.model.numerics_id, strings.next(fixed.numerics_id_bytes));
   INFERD_ASSIGN(welcome.daemon_version, strings.next(fixed.daemon_version_bytes));
+  INFERD_TRY(read_models(fixed, strings, welcome));
   INFERD_TRY(strings.end());
   return welcome;
 }

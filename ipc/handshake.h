@@ -22,8 +22,9 @@
 
 namespace inferd::ipc {
 
-inline constexpr size_t kHandshakeBytesMax = 4096;
-inline constexpr size_t kNameBytesMax = 255;  // of each string but the refusal's sentence
+inline constexpr size_t kHandshakeBytesMax = 4096;  // but for a welcome with a list of models
+inline constexpr size_t kNameBytesMax = 255;        // of each string but the refusal's sentence
+inline constexpr size_t kModelsMax = 32;            // that a daemon offers
 
 // Feature bits. A side offers what it can do and names what it cannot do without.
 inline constexpr uint64_t kFeatureTextTables = 1u << 0;  // tokenizer and template as a sealed memfd
@@ -36,10 +37,11 @@ inline constexpr uint64_t kFeatureUsage = 1u << 5;  // computed tokens and preem
 inline constexpr uint64_t kFeatureRenice = 1u << 6;  // kRenice and its answer
 inline constexpr uint64_t kFeatureScore = 1u << 7;   // kSubmitScore
 inline constexpr uint64_t kFeaturePin = 1u << 8;     // kPin, kUnpin and their answer
+inline constexpr uint64_t kFeatureModels = 1u << 9;  // the welcome has a list of models
 // Of this build.
 inline constexpr uint64_t kFeatures = kFeatureTextTables | kFeatureDelivered | kFeatureUrgency |
                                       kFeatureFork | kFeatureCacheDomain | kFeatureUsage |
-                                      kFeatureRenice | kFeatureScore | kFeaturePin;
+                                      kFeatureRenice | kFeatureScore | kFeaturePin | kFeatureModels;
 
 inline constexpr uint16_t kMessageHello = 1;
 inline constexpr uint16_t kMessageWelcome = 2;
@@ -55,7 +57,8 @@ struct MessageHeader {
   uint32_t message_bytes;  // all of it
 };
 static_assert(sizeof(MessageHeader) == 16);
-static_assert(offsetof(MessageHeader, version_major) == 4 && offsetof(MessageHeader, type) == 8);
+static_assert(offsetof(MessageHeader, magic) == 0 && offsetof(MessageHeader, version_major) == 4);
+static_assert(offsetof(MessageHeader, version_minor) == 6 && offsetof(MessageHeader, type) == 8);
 static_assert(offsetof(MessageHeader, fixed_bytes) == 10);
 static_assert(offsetof(MessageHeader, message_bytes) == 12);
 
@@ -81,6 +84,10 @@ static_assert(offsetof(HelloFixed, features_required) == 24);
 static_assert(offsetof(HelloFixed, resume_session) == 32 && offsetof(HelloFixed, slot_bytes) == 44);
 static_assert(offsetof(HelloFixed, flags) == 40 && offsetof(HelloFixed, model_name_bytes) == 52);
 static_assert(offsetof(HelloFixed, cache_domain_bytes) == 56);
+static_assert(offsetof(HelloFixed, submit_bytes) == 46 && offsetof(HelloFixed, tokens_bytes) == 48);
+static_assert(offsetof(HelloFixed, finished_bytes) == 50);
+static_assert(offsetof(HelloFixed, client_name_bytes) == 54);
+static_assert(offsetof(HelloFixed, reserved0) == 58 && offsetof(HelloFixed, reserved) == 64);
 
 struct WelcomeFixed {
   MessageHeader header;
@@ -101,7 +108,11 @@ struct WelcomeFixed {
   uint16_t quantization_bytes;
   uint16_t numerics_id_bytes;
   uint16_t daemon_version_bytes;
-  uint16_t reserved0[3];
+  // With kFeatureModels, else 0: behind the strings of the above, so many ModelFixed of so many bytes
+  // each, each followed by its strings. They are what the daemon offers, the session's model included.
+  uint16_t models_count;
+  uint16_t model_fixed_bytes;
+  uint16_t reserved0;
   uint64_t reserved[4];
 };
 static_assert(sizeof(WelcomeFixed) == 128);
@@ -111,6 +122,48 @@ static_assert(offsetof(WelcomeFixed, descriptor_count) == 44);
 static_assert(offsetof(WelcomeFixed, text_tables_bytes) == 48);
 static_assert(offsetof(WelcomeFixed, model_name_bytes) == 80);
 static_assert(offsetof(WelcomeFixed, parameters) == 56 && offsetof(WelcomeFixed, bos_token) == 72);
+static_assert(offsetof(WelcomeFixed, completion_slots) == 36);
+static_assert(offsetof(WelcomeFixed, arena_bytes) == 40);
+static_assert(offsetof(WelcomeFixed, vocabulary) == 64);
+static_assert(offsetof(WelcomeFixed, context_tokens) == 68);
+static_assert(offsetof(WelcomeFixed, eos_token) == 76);
+static_assert(offsetof(WelcomeFixed, architecture_bytes) == 82);
+static_assert(offsetof(WelcomeFixed, quantization_bytes) == 84);
+static_assert(offsetof(WelcomeFixed, numerics_id_bytes) == 86);
+static_assert(offsetof(WelcomeFixed, daemon_version_bytes) == 88);
+static_assert(offsetof(WelcomeFixed, reserved0) == 94 && offsetof(WelcomeFixed, reserved) == 96);
+static_assert(offsetof(WelcomeFixed, models_count) == 90);
+static_assert(offsetof(WelcomeFixed, model_fixed_bytes) == 92);
+
+// One model of the list.
+inline constexpr uint32_t kModelChatTemplate = 1u << 0;  // prompts can be given as chat messages
+struct ModelFixed {
+  uint64_t parameters;
+  uint32_t vocabulary;
+  uint32_t context_tokens;
+  int32_t bos_token;
+  int32_t eos_token;
+  uint32_t flags;  // one that the client does not know says nothing to it
+  uint16_t name_bytes;
+  uint16_t architecture_bytes;
+  uint16_t quantization_bytes;
+  uint16_t numerics_id_bytes;
+  uint32_t reserved;
+};
+static_assert(sizeof(ModelFixed) == 40);
+static_assert(offsetof(ModelFixed, vocabulary) == 8 && offsetof(ModelFixed, context_tokens) == 12);
+static_assert(offsetof(ModelFixed, bos_token) == 16 && offsetof(ModelFixed, eos_token) == 20);
+static_assert(offsetof(ModelFixed, flags) == 24 && offsetof(ModelFixed, name_bytes) == 28);
+static_assert(offsetof(ModelFixed, architecture_bytes) == 30);
+static_assert(offsetof(ModelFixed, quantization_bytes) == 32);
+static_assert(offsetof(ModelFixed, numerics_id_bytes) == 34);
+static_assert(offsetof(ModelFixed, reserved) == 36);
+
+// Longest answer to a hello.
+inline constexpr size_t kModelBytesMax = sizeof(ModelFixed) + 4 * kNameBytesMax;
+inline constexpr size_t kAnswerBytesMax =
+    sizeof(WelcomeFixed) + 5 * kNameBytesMax + kModelsMax * kModelBytesMax;
+static_assert(kAnswerBytesMax > kHandshakeBytesMax);
 
 struct RefusalFixed {
   MessageHeader header;
@@ -118,6 +171,7 @@ struct RefusalFixed {
   uint32_t sentence_bytes;
 };
 static_assert(sizeof(RefusalFixed) == 24);
+static_assert(offsetof(RefusalFixed, code) == 16 && offsetof(RefusalFixed, sentence_bytes) == 20);
 
 // The descriptors of a welcome, in this order.
 enum WelcomeDescriptor : uint32_t {
@@ -150,6 +204,9 @@ struct ModelInfo {
   uint32_t context_tokens = 0;
   int32_t bos_token = -1;
   int32_t eos_token = -1;
+  bool has_chat_template = false;  // told by lists only
+
+  bool operator==(const ModelInfo&) const = default;
 };
 
 struct Welcome {
@@ -159,10 +216,13 @@ struct Welcome {
   uint64_t text_tables_bytes = 0;
   ModelInfo model;
   std::string daemon_version;
+  // Of an older daemon (no kFeatureModels): `model` alone.
+  std::vector<ModelInfo> models;
 };
 
 // Strings longer than kNameBytesMax are cut at a character's end.
 std::vector<std::byte> encode_hello(const Hello& hello);
+// At most kModelsMax models, `model` among them; they are left out without kFeatureModels.
 std::vector<std::byte> encode_welcome(const Welcome& welcome);
 // The sentence is cut to what a message holds.
 std::vector<std::byte> encode_refusal(ErrorCode code, std::string_view sentence);

@@ -142,7 +142,7 @@ struct RecordHeader {
   uint8_t slots;  // of the whole record, this one included
   uint8_t reserved;
   uint32_t flags;   // by type; a flag that the receiver does not know is refused
-  // Names the sequence, or a pin that is asked for; chosen by the client, never 0, never used twice.
+  // Names the sequence, or the pin that is asked for. Chosen by the client, never 0, never used twice.
   uint64_t cookie;
 };
 static_assert(sizeof(RecordHeader) == 16);
@@ -222,21 +222,24 @@ static_assert(offsetof(SubmitRecord, penalty_last_n) == 84);
 static_assert(offsetof(SubmitRecord, top_logprobs) == 88);
 static_assert(offsetof(SubmitRecord, priority) == 92 && offsetof(SubmitRecord, nice) == 93);
 static_assert(offsetof(SubmitRecord, parent_cookie) == 96);
+static_assert(offsetof(SubmitRecord, reserved0) == 94);
 static_assert(offsetof(SubmitRecord, deadline_ms) == 104);
+static_assert(offsetof(SubmitRecord, score_first) == 108);
 static_assert(offsetof(SubmitRecord, reserved) == 112);
 
 struct LogitBiasEntry {
   int32_t token;
   float bias;  // added to the logit; -infinity forbids the token
 };
-static_assert(sizeof(LogitBiasEntry) == 8 && offsetof(LogitBiasEntry, bias) == 4);
+static_assert(sizeof(LogitBiasEntry) == 8);
+static_assert(offsetof(LogitBiasEntry, token) == 0 && offsetof(LogitBiasEntry, bias) == 4);
 
 // Ends a sequence; kFinished with kCancelled answers. No flags.
 struct CancelRecord {
   RecordHeader header;
   uint64_t reserved[6];
 };
-static_assert(sizeof(CancelRecord) == 64);
+static_assert(sizeof(CancelRecord) == 64 && offsetof(CancelRecord, reserved) == 16);
 
 // The client's word on what its reader has had. With kDeliveredTruncate the sequence ends there (a
 // stop string matched): tokens beyond `delivered_tokens` never counted, and kFinished answers.
@@ -250,6 +253,8 @@ struct DeliveredRecord {
 };
 static_assert(sizeof(DeliveredRecord) == 64);
 static_assert(offsetof(DeliveredRecord, delivered_tokens) == 16);
+static_assert(offsetof(DeliveredRecord, reserved0) == 20);
+static_assert(offsetof(DeliveredRecord, reserved) == 24);
 
 // Changes how urgent a sequence of the session is; kReniced with the same tag answers.
 struct ReniceRecord {
@@ -262,11 +267,12 @@ struct ReniceRecord {
 };
 static_assert(sizeof(ReniceRecord) == 64);
 static_assert(offsetof(ReniceRecord, tag) == 16 && offsetof(ReniceRecord, priority) == 20);
-static_assert(offsetof(ReniceRecord, nice) == 21);
+static_assert(offsetof(ReniceRecord, nice) == 21 && offsetof(ReniceRecord, reserved0) == 22);
+static_assert(offsetof(ReniceRecord, reserved) == 24);
 
-// Pins what is cached of a prompt's whole pages in the session's cache domain (kPin), or ends all pins
-// of the session's user (kUnpin, without a prompt); kPinned with the same cookie answers, and until
-// then the prompt must stay as it is. No flags.
+// Pins what is cached of a prompt's whole pages in the session's cache domain (kPin), or ends all
+// pins of the session's user (kUnpin, without a prompt); kPinned with the same cookie answers, and
+// until then the prompt must stay as it is. No flags.
 struct PinRecord {
   RecordHeader header;
   uint32_t prompt_offset;  // in the arena, a multiple of 4: int32_t[prompt_count]
@@ -289,6 +295,7 @@ static_assert(sizeof(AcceptedRecord) == 64);
 static_assert(offsetof(AcceptedRecord, sequence_id) == 16);
 static_assert(offsetof(AcceptedRecord, prompt_tokens) == 24);
 static_assert(offsetof(AcceptedRecord, completion_tokens_max) == 28);
+static_assert(offsetof(AcceptedRecord, reserved) == 32);
 
 // Tokens of one sequence. Behind the fixed part, without gaps:
 //   int32_t ids[count]
@@ -309,13 +316,16 @@ struct TokensRecord {
 static_assert(sizeof(TokensRecord) == 32);
 static_assert(offsetof(TokensRecord, first_index) == 16);
 static_assert(offsetof(TokensRecord, count) == 20 && offsetof(TokensRecord, top_count) == 22);
+static_assert(offsetof(TokensRecord, reserved0) == 23);
 static_assert(offsetof(TokensRecord, cached_tokens) == 24);
+static_assert(offsetof(TokensRecord, reserved1) == 28);
 
 struct LogprobEntry {
   int32_t token;
   float logprob;
 };
-static_assert(sizeof(LogprobEntry) == 8 && offsetof(LogprobEntry, logprob) == 4);
+static_assert(sizeof(LogprobEntry) == 8);
+static_assert(offsetof(LogprobEntry, token) == 0 && offsetof(LogprobEntry, logprob) == 4);
 
 // Why a sequence ended. The numbers are those of inferd_finish.
 enum class FinishReason : uint32_t {
@@ -363,7 +373,8 @@ struct RenicedRecord {
 };
 static_assert(sizeof(RenicedRecord) == 32);
 static_assert(offsetof(RenicedRecord, tag) == 16 && offsetof(RenicedRecord, priority) == 20);
-static_assert(offsetof(RenicedRecord, nice) == 21 && offsetof(RenicedRecord, code) == 24);
+static_assert(offsetof(RenicedRecord, nice) == 21 && offsetof(RenicedRecord, reserved0) == 22);
+static_assert(offsetof(RenicedRecord, code) == 24);
 static_assert(offsetof(RenicedRecord, sentence_bytes) == 28);
 
 // What a kPin or kUnpin came to: `code` 0, and of how many tokens; or why nothing was done, with

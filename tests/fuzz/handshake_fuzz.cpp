@@ -19,7 +19,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   }
   if (const auto welcome = decode_answer(message); welcome.ok()) {
     INFERD_CHECK(welcome->geometry.valid());
-    INFERD_CHECK(decode_answer(encode_welcome(*welcome)).ok());
+    const auto again = decode_answer(encode_welcome(*welcome));
+    INFERD_CHECK(again.ok() && again->models.size() == welcome->models.size());
   }
   return 0;
 }

@@ -55,7 +55,8 @@ class InstalledPackage(harness.DaemonTest):
         self.assertEqual(len(config), 1)
         self.assertEqual(names, sorted(config + [
             "include/inferd/asio.hpp", "include/inferd/coroutine.hpp", "include/inferd/inferd.h",
-            "include/inferd/inferd.hpp",
+            "include/inferd/inferd.hpp", "include/inferd/request.hpp", "include/inferd/result.hpp",
+            "include/inferd/sequence.hpp",
             library + "/cmake/inferd/inferd-config.cmake", library + "/cmake/inferd/inferd-config-version.cmake",
             library + "/cmake/inferd/inferd-targets.cmake", library + "/pkgconfig/inferd.pc",
             library + "/libinferd.so", library + "/libinferd.so.0", library + "/libinferd.so." + version]))

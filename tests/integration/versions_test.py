@@ -187,6 +187,20 @@ class Versions(harness.DaemonTest):
                      **without(CACHE_DOMAIN))
         self.assertEqual(self.features, self.all & ~CACHE_DOMAIN)
 
+    def test_a_newer_daemons_models_may_have_fields_that_say_nothing(self):
+        def with_more(filler):
+            def change(welcome):
+                size, strings = welcome.field("H", 92), 80
+                at = WELCOME_BYTES + sum(welcome.field("H", offset) for offset in range(strings, strings + 10, 2)) + size
+                self.assertEqual(welcome.field("H", 90), 1)
+                welcome[at:at] = filler
+                welcome.put("H", 92, size + len(filler))
+                welcome.put("I", 12, len(welcome))
+            return change
+        self.agrees(welcome=with_more(bytes(16)))
+        self.refuses("list of models uses fields that this client does not know", "same version",
+                     welcome=with_more(b"\1" + bytes(15)))
+
     def test_a_daemon_that_lacks_what_the_client_needs_is_refused(self):
         self.refuses("lacks features that this client needs", "update the daemon",
                      welcome=lambda welcome: welcome.put("Q", 16, self.all & ~DELIVERED))

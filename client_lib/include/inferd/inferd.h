@@ -7,7 +7,8 @@
  * Conventions
  * - Functions that can fail return an inferd_status (0 is success) and, if `error` is not NULL, store there
  *   an error object that the caller frees with inferd_error_free(). On success *error is set to NULL.
- * - Handles are opaque. Whoever opened one closes it. Closing a connection ends its sequences.
+ * - Handles are opaque. Whoever opened one closes it. Closing a connection ends its sequences. A NULL handle is
+ *   refused with INFERD_INVALID_ARGUMENT (inferd_connection_fd(): -1); closing and cancelling NULL does nothing.
  * - Strings are UTF-8. Those returned belong to the object that returned them, unless said otherwise.
  * - Threads: a connection and its sequences may be used by several threads; at most one thread at a time may
  *   wait for events of one sequence. No function takes a lock for longer than a few microseconds, except
@@ -112,7 +113,7 @@ INFERD_API inferd_status inferd_reconnect(const inferd_connection *lost, uint32_
 /* Cancels what still runs, and frees everything, its sequences' handles included. NULL is allowed. */
 INFERD_API void inferd_disconnect(inferd_connection *connection) INFERD_NOEXCEPT;
 
-/* The model that a connection uses. */
+/* A model of the daemon's. */
 typedef struct inferd_model_info {
   size_t struct_bytes;      /* sizeof(inferd_model_info); set by the caller */
   const char *name;         /* as the configuration or its file names it */
@@ -125,10 +126,18 @@ typedef struct inferd_model_info {
   int32_t bos_token;       /* -1: none */
   int32_t eos_token;       /* -1: none */
   int has_chat_template;   /* whether prompts can be given as chat_json */
+  int in_use;              /* whether the connection uses it; 0 for others of the daemon's models */
 } inferd_model_info;
-/* Strings live as long as the connection. Any thread. Set info->struct_bytes first. */
+/* The model that the connection uses. Strings live as long as the connection. Any thread. Set info->struct_bytes
+ * first. */
 INFERD_API inferd_status inferd_get_model_info(const inferd_connection *connection, inferd_model_info *info,
                                                inferd_error **error) INFERD_NOEXCEPT;
+/* One of the models that the daemon offered when this connection was opened, by its number from 0: those that
+ * inferd_connect_options.model can name. INFERD_OK with the model; INFERD_NOT_FOUND (no error object) if there are
+ * not so many. Of a daemon that is older than the library, the connection's own model is the only one. Does not
+ * block. Strings live as long as the connection. Any thread. Set info->struct_bytes first. */
+INFERD_API inferd_status inferd_get_model_at(const inferd_connection *connection, size_t index,
+                                             inferd_model_info *info, inferd_error **error) INFERD_NOEXCEPT;
 
 /* A descriptor that polls readable when events may be waiting for any sequence of the connection, for use
  * in an event loop: on readable, call inferd_connection_clear(), then inferd_next() with timeout 0 on the

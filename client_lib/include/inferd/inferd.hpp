@@ -4,6 +4,7 @@
 // inferd::client::Error. Handles are move-only and close themselves. A Connection must outlive its
 // Sequences. Threads and fork(): as inferd.h says.
 //
+// This header has connections and brings the others: result.hpp, request.hpp, sequence.hpp.
 // To wait without blocking a thread: asio.hpp (Boost.Asio) or coroutine.hpp (C++20 alone).
 //
 //   inferd::client::Connection connection;
@@ -13,452 +14,33 @@
 #define INFERD_INFERD_HPP
 
 #include <inferd/inferd.h>
+#include <inferd/request.hpp>
+#include <inferd/result.hpp>
+#include <inferd/sequence.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
-#include <iterator>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <span>
-#include <stdexcept>
-#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace inferd::client {
 
-// What went wrong: a status to decide by, and a sentence for people.
-class Error : public std::runtime_error {
- public:
-  // Of a status other than INFERD_OK.
-  Error(inferd_status status, const std::string& message)
-      : std::runtime_error(message), status_(status) {}
-  // What kind of thing went wrong.
-  inferd_status status() const noexcept { return status_; }
-
- private:
-  inferd_status status_;
-};
-
-// A value or an Error. value() throws the Error if there is one.
-template <typename T>
-class [[nodiscard]] Result {
- public:
-  // Of what was asked for.
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT implicit
-  // Of why there is none.
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT implicit
-
-  // Whether there is a value.
-  explicit operator bool() const noexcept { return state_.index() == 0; }
-  // The value; throws the Error if there is one.
-  T& value() & {
-    check();
-    return std::get<0>(state_);
-  }
-  // The value; throws the Error if there is one.
-  T&& value() && {
-    check();
-    return std::get<0>(std::move(state_));
-  }
-  // The value; throws the Error if there is one.
-  T& operator*() & { return value(); }
-  // The value; throws the Error if there is one.
-  T* operator->() { return &value(); }
-  // Only if there is no value.
-  const Error& error() const { return std::get<1>(state_); }
-
- private:
-  void check() const {
-    if (state_.index() == 1) throw std::get<1>(state_);
-  }
-  std::variant<T, Error> state_;
-};
-
-// Success, or an Error.
-template <>
-class [[nodiscard]] Result<void> {
- public:
-  Result() = default;
-  // Of what went wrong.
-  Result(Error error) : error_(std::move(error)) {}  // NOLINT implicit
-
-  // Whether it worked.
-  explicit operator bool() const noexcept { return !error_; }
-  // Throws the Error if there is one.
-  void value() const {
-    if (error_) throw *error_;
-  }
-  // Only if it did not work.
-  const Error& error() const { return *error_; }
-
- private:
-  std::optional<Error> error_;
-};
-
 namespace detail {
-
-// Takes over an error object of the C interface.
-inline Error take_error(inferd_status status, inferd_error* error) {
-  const std::string message =
-      error != nullptr ? inferd_error_message(error) : inferd_status_name(status);
-  inferd_error_free(error);
-  return Error(status, message);
-}
 
 struct CloseConnection {
   void operator()(inferd_connection* connection) const noexcept { inferd_disconnect(connection); }
-};
-struct CloseSequence {
-  void operator()(inferd_sequence* sequence) const noexcept { inferd_close(sequence); }
 };
 struct FreeMemory {
   void operator()(void* memory) const noexcept { inferd_free(memory); }
 };
 
 }  // namespace detail
-
-// A prompt: text, chat messages as JSON, or token ids. Owns what it was given.
-class Prompt {
- public:
-  // flags: INFERD_TOKENIZE_*
-  static Prompt text(std::string text, uint32_t flags = INFERD_TOKENIZE_BOS) {
-    Prompt prompt;
-    prompt.kind_ = Kind::kText;
-    prompt.text_ = std::move(text);
-    prompt.flags_ = flags;
-    return prompt;
-  }
-  // As inferd_prompt.chat_json.
-  static Prompt chat(std::string json) {
-    Prompt prompt;
-    prompt.kind_ = Kind::kChat;
-    prompt.text_ = std::move(json);
-    return prompt;
-  }
-  // Tokens, taken as they are.
-  static Prompt ids(std::vector<int32_t> ids) {
-    Prompt prompt;
-    prompt.kind_ = Kind::kIds;
-    prompt.ids_ = std::move(ids);
-    return prompt;
-  }
-
-  // Borrows from this object.
-  inferd_prompt c_prompt() const {
-    static const int32_t no_ids = 0;  // an empty array of ids is still given
-    inferd_prompt out;
-    inferd_prompt_init(&out);
-    switch (kind_) {
-      case Kind::kText:
-        out.text = text_.c_str();
-        out.text_bytes = text_.size();
-        out.text_flags = flags_;
-        break;
-      case Kind::kChat:
-        out.chat_json = text_.c_str();
-        out.chat_json_bytes = text_.size();
-        break;
-      case Kind::kIds:
-        out.ids = ids_.empty() ? &no_ids : ids_.data();
-        out.ids_count = ids_.size();
-        break;
-    }
-    return out;
-  }
-
- private:
-  enum class Kind { kText, kChat, kIds };
-  Prompt() = default;
-  Kind kind_ = Kind::kText;
-  std::string text_;
-  std::vector<int32_t> ids_;
-  uint32_t flags_ = 0;
-};
-
-// How to sample; the defaults are those of inferd_sampling_init().
-struct Sampling {
-  float temperature = 0;                      // 0: greedy
-  uint32_t top_k = 0;                         // 0: off
-  float top_p = 1;                            // 1: off
-  float min_p = 0;                            // 0: off
-  float repetition_penalty = 1;               // 1: off
-  float presence_penalty = 0;                 // 0: off
-  float frequency_penalty = 0;                // 0: off
-  uint32_t penalty_last_n = 64;               // window of the penalties, in tokens
-  uint64_t seed = 0;                          // equal seeds give equal tokens
-  uint32_t branch = 0;                        // samples of one prompt: numbered, they draw apart
-  std::vector<inferd_logit_bias> logit_bias;  // at most 256
-  std::vector<std::string> stop;              // texts that end the answer; at most 16
-  uint32_t max_tokens = INFERD_UNLIMITED_TOKENS;  // unlimited: up to the context's end
-  bool logprobs = false;                          // report the log probability of each token
-  uint32_t top_logprobs = 0;                      // and of so many alternatives, at most 20
-  bool ignore_eos = false;                        // go on past the model's end
-  inferd_priority priority = INFERD_PRIORITY_INTERACTIVE;  // how urgent it is
-  int32_t nice = 0;                                        // within the priority, -20 (first) to 19
-  std::chrono::milliseconds deadline{0};                   // to have started by; 0: none
-  bool no_store = false;                                   // nothing from and into the prefix cache
-};
-
-namespace detail {
-
-// A Sampling as the C interface takes it; borrows from it.
-class CSampling {
- public:
-  explicit CSampling(const Sampling& s) {
-    stops_.reserve(s.stop.size());
-    for (const std::string& stop : s.stop) stops_.push_back(stop.c_str());
-    inferd_sampling_init(&sampling_);
-    sampling_.temperature = s.temperature;
-    sampling_.top_k = s.top_k;
-    sampling_.top_p = s.top_p;
-    sampling_.min_p = s.min_p;
-    sampling_.repetition_penalty = s.repetition_penalty;
-    sampling_.presence_penalty = s.presence_penalty;
-    sampling_.frequency_penalty = s.frequency_penalty;
-    sampling_.penalty_last_n = s.penalty_last_n;
-    sampling_.seed = s.seed;
-    sampling_.branch = s.branch;
-    sampling_.logit_bias = s.logit_bias.data();
-    sampling_.logit_bias_count = s.logit_bias.size();
-    sampling_.stop = stops_.data();
-    sampling_.stop_count = stops_.size();
-    sampling_.max_tokens = s.max_tokens;
-    sampling_.logprobs = s.logprobs ? 1 : 0;
-    sampling_.top_logprobs = s.top_logprobs;
-    sampling_.ignore_eos = s.ignore_eos ? 1 : 0;
-    sampling_.priority = s.priority;
-    sampling_.nice = s.nice;
-    const auto longest = std::numeric_limits<uint32_t>::max();
-    sampling_.deadline_ms =
-        static_cast<uint32_t>(std::clamp<int64_t>(s.deadline.count(), 0, longest));
-    sampling_.no_store = s.no_store ? 1 : 0;
-  }
-  CSampling(const CSampling&) = delete;
-  CSampling& operator=(const CSampling&) = delete;
-
-  const inferd_sampling* get() const { return &sampling_; }
-
- private:
-  std::vector<const char*> stops_;
-  inferd_sampling sampling_;
-};
-
-}  // namespace detail
-
-// One event. Borrows from its sequence, until the next event is asked for.
-struct Event {
-  std::string_view text;                         // of whole characters; may be empty
-  std::span<const int32_t> ids;                  // tokens of this event
-  std::span<const inferd_logprob> logprobs;      // one per id, or empty
-  std::span<const inferd_logprob> top_logprobs;  // top_logprobs_count per id, or empty
-  size_t top_logprobs_count = 0;                 // alternatives of each id
-  inferd_finish finish = INFERD_FINISH_NONE;     // another one in the last event
-
-  // Alternatives of token `index` of this event, likeliest first.
-  std::span<const inferd_logprob> alternatives(size_t index) const {
-    return top_logprobs.empty()
-               ? top_logprobs
-               : top_logprobs.subspan(index * top_logprobs_count, top_logprobs_count);
-  }
-};
-
-// What a sequence took, as inferd_usage.
-struct Usage {
-  uint32_t prompt_tokens = 0;      // of the prompt
-  uint32_t cached_tokens = 0;      // of those, found in the cache
-  uint32_t completion_tokens = 0;  // delivered
-  double ttft_ms = 0;              // to the first token's arrival
-  double itl_ms = 0;               // mean time between tokens
-  // From the daemon, at the end.
-  double queue_ms = 0;
-  uint32_t computed_tokens = 0;  // those computed again included
-  uint32_t preemptions = 0;      // times that it gave its memory back
-};
-
-// A running or ended sequence. One thread at a time may wait for its events; any may cancel it.
-class Sequence {
- public:
-  // Owns the handle.
-  explicit Sequence(inferd_sequence* handle) : handle_(handle) {}
-
-  // For functions of the C interface.
-  inferd_sequence* c_handle() const noexcept { return handle_.get(); }
-
-  // What next() found: an event, or why there is none.
-  enum class State { kEvent, kTimedOut, kOver };
-  // An event, if there is one.
-  struct Next {
-    State state = State::kOver;  // whether there is an event
-    Event event;                 // if there is
-  };
-
-  // Waits up to `timeout` (negative: for ever; zero: does not block).
-  Result<Next> try_next(std::chrono::milliseconds timeout = std::chrono::milliseconds(-1)) {
-    inferd_event event;
-    inferd_event_init(&event);
-    inferd_error* error = nullptr;
-    const auto bounded = std::min<int64_t>(timeout.count(), std::numeric_limits<int>::max());
-    const int timeout_ms = static_cast<int>(std::max<int64_t>(bounded, -1));
-    const inferd_status status = inferd_next(handle_.get(), timeout_ms, &event, &error);
-    finish_ = event.finish != INFERD_FINISH_NONE ? event.finish : finish_;
-    if (status == INFERD_OK) return Next{State::kEvent, view_of(event)};
-    if (status == INFERD_TIMED_OUT && error == nullptr) return Next{State::kTimedOut, {}};
-    if (status == INFERD_NOT_FOUND && error == nullptr) return Next{State::kOver, {}};
-    return detail::take_error(status, error);
-  }
-  // The next event, or nothing after the last one. Throws Error.
-  std::optional<Event> next() {
-    Next found = try_next().value();
-    if (found.state != State::kEvent) return std::nullopt;
-    return found.event;
-  }
-
-  // Reads to the end. Throws Error.
-  std::string read_all() {
-    std::string text;
-    while (const auto event = next()) text += event->text;
-    return text;
-  }
-
-  // A second sequence that goes on from here, as inferd_sequence_fork(). This one goes on unharmed.
-  Result<Sequence> try_fork(const Sampling& sampling = {},
-                            const std::optional<Prompt>& more = std::nullopt) const {
-    const detail::CSampling c_sampling(sampling);
-    const inferd_prompt c_more = more ? more->c_prompt() : inferd_prompt{};
-    inferd_sequence* handle = nullptr;
-    inferd_error* error = nullptr;
-    const inferd_status status = inferd_sequence_fork(handle_.get(), more ? &c_more : nullptr,
-                                                      c_sampling.get(), &handle, &error);
-    if (status != INFERD_OK) return detail::take_error(status, error);
-    return Sequence(handle);
-  }
-  // As try_fork(), but throws Error.
-  Sequence fork(const Sampling& sampling = {},
-                const std::optional<Prompt>& more = std::nullopt) const {
-    return std::move(try_fork(sampling, more)).value();
-  }
-
-  // Asks the daemon to stop it. Any thread.
-  void cancel() noexcept { inferd_cancel(handle_.get()); }
-
-  // Changes how urgent it is, as inferd_renice(). Blocks for the daemon's answer. Any thread.
-  Result<void> try_renice(inferd_priority priority, int32_t nice) {
-    inferd_error* error = nullptr;
-    const inferd_status status = inferd_renice(handle_.get(), priority, nice, &error);
-    if (status != INFERD_OK) return detail::take_error(status, error);
-    return {};
-  }
-  // As try_renice(), but throws Error.
-  void renice(inferd_priority priority, int32_t nice) { try_renice(priority, nice).value(); }
-
-  // How it ended; INFERD_FINISH_NONE before its last event was read.
-  inferd_finish finish() const noexcept { return finish_; }
-
-  // Its figures so far; final after the last event. Throws Error. Any thread.
-  Usage usage() const {
-    inferd_usage usage;
-    usage.struct_bytes = sizeof(usage);
-    inferd_error* error = nullptr;
-    const inferd_status status = inferd_get_usage(handle_.get(), &usage, &error);
-    if (status != INFERD_OK) throw detail::take_error(status, error);
-    return {usage.prompt_tokens, usage.cached_tokens, usage.completion_tokens, usage.ttft_ms,
-            usage.itl_ms,        usage.queue_ms,      usage.computed_tokens,   usage.preemptions};
-  }
-
-  // An input iterator over the events that are left: `for (const Event& event : sequence)`. Throws
-  // Error.
-  class Iterator {
-   public:
-    using iterator_category = std::input_iterator_tag;
-    using value_type = Event;
-    using difference_type = std::ptrdiff_t;
-    using pointer = const Event*;
-    using reference = const Event&;
-
-    Iterator() = default;
-    explicit Iterator(Sequence* sequence) : sequence_(sequence) { ++*this; }
-    const Event& operator*() const { return *event_; }
-    const Event* operator->() const { return &*event_; }
-    Iterator& operator++() {
-      event_ = sequence_->next();
-      return *this;
-    }
-    void operator++(int) { ++*this; }
-    friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.event_; }
-
-   private:
-    Sequence* sequence_ = nullptr;
-    std::optional<Event> event_;
-  };
-  // The events that are left.
-  Iterator begin() { return Iterator(this); }
-  // After the last one.
-  std::default_sentinel_t end() const noexcept { return {}; }
-
-  // Cancels the sequence once `stop` is requested, by any thread; its last event then says
-  // INFERD_FINISH_CANCELLED. For as long as the guard lives, which must not outlive the sequence:
-  //   const auto guard = sequence.cancel_on(stop);
-  class Cancel {
-   public:
-    // Of that sequence.
-    explicit Cancel(inferd_sequence* handle) : handle_(handle) {}
-    // Cancels it.
-    void operator()() const noexcept { inferd_cancel(handle_); }
-
-   private:
-    inferd_sequence* handle_;
-  };
-  // What cancel_on() returns.
-  using CancelGuard = std::stop_callback<Cancel>;
-  // See Cancel.
-  [[nodiscard]] CancelGuard cancel_on(std::stop_token stop) {
-    return CancelGuard(std::move(stop), Cancel(handle_.get()));
-  }
-
-  // The same range as begin() to end(), cancelled once `stop` is requested. Keep it alive while
-  // iterating.
-  class Cancellable {
-   public:
-    // See until().
-    Cancellable(Sequence& sequence, std::stop_token stop)
-        : sequence_(&sequence), on_stop_(std::move(stop), Cancel(sequence.c_handle())) {}
-    Cancellable(const Cancellable&) = delete;
-    Cancellable& operator=(const Cancellable&) = delete;
-    // The events that are left.
-    Iterator begin() { return sequence_->begin(); }
-    // After the last one.
-    std::default_sentinel_t end() const noexcept { return {}; }
-
-   private:
-    Sequence* sequence_;
-    CancelGuard on_stop_;
-  };
-  // See Cancellable.
-  Cancellable until(std::stop_token stop) { return Cancellable(*this, std::move(stop)); }
-
- private:
-  static Event view_of(const inferd_event& event) {
-    Event view;
-    view.text = {event.text, event.text_bytes};
-    view.ids = {event.ids, event.ids_count};
-    if (event.logprobs != nullptr) view.logprobs = {event.logprobs, event.ids_count};
-    view.top_logprobs_count = event.top_logprobs_count;
-    if (event.top_logprobs != nullptr) {
-      view.top_logprobs = {event.top_logprobs, event.ids_count * event.top_logprobs_count};
-    }
-    view.finish = event.finish;
-    return view;
-  }
-
-  std::unique_ptr<inferd_sequence, detail::CloseSequence> handle_;
-  inferd_finish finish_ = INFERD_FINISH_NONE;
-};
 
 // Where to connect, and as what.
 struct ConnectOptions {
@@ -612,6 +194,22 @@ class Connection {
     const inferd_status status = inferd_get_model_info(handle_.get(), &info, &error);
     if (status != INFERD_OK) throw detail::take_error(status, error);
     return info;
+  }
+
+  // All models that the daemon offers, as inferd_get_model_at(); what ConnectOptions::model can
+  // name. Their strings live as long as the connection.
+  std::vector<inferd_model_info> models() const {
+    std::vector<inferd_model_info> found;
+    for (;;) {
+      inferd_model_info info;
+      info.struct_bytes = sizeof(info);
+      inferd_error* error = nullptr;
+      const inferd_status status =
+          inferd_get_model_at(handle_.get(), found.size(), &info, &error);
+      if (status == INFERD_NOT_FOUND && error == nullptr) return found;
+      if (status != INFERD_OK) throw detail::take_error(status, error);
+      found.push_back(info);
+    }
   }
 
   // As inferd_tokenize(). Throws Error.

@@ -46,6 +46,7 @@ class ModelInfo(Structure):
         ("bos_token", c_int32),
         ("eos_token", c_int32),
         ("has_chat_template", c_int),
+        ("in_use", c_int),
     ]
 
 
@@ -157,6 +158,7 @@ FUNCTIONS = {
     "inferd_reconnect": (c_int, [c_void_p, c_uint32, _HANDLE_OUT, _ERROR_OUT]),
     "inferd_disconnect": (None, [c_void_p]),
     "inferd_get_model_info": (c_int, [c_void_p, POINTER(ModelInfo), _ERROR_OUT]),
+    "inferd_get_model_at": (c_int, [c_void_p, c_size_t, POINTER(ModelInfo), _ERROR_OUT]),
     "inferd_connection_fd": (c_int, [c_void_p]),
     "inferd_connection_clear": (None, [c_void_p]),
     "inferd_tokenize": (c_int, [c_void_p, c_char_p, c_size_t, c_uint32, _IDS_OUT, _SIZE_OUT, _ERROR_OUT]),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections.abc as abc
 import ctypes
 import dataclasses
+import itertools
 import os
 import sys
 import time
@@ -12,7 +13,7 @@ import weakref
 from typing import Any, Optional, Self, Unpack
 
 from . import _c
-from ._errors import InvalidArgument, TimedOut, Unavailable, check
+from ._errors import InvalidArgument, Status, TimedOut, Unavailable, check
 from ._handle import Handle
 from ._options import (
     Message, Options, Priority, chat_json, encoded, id_array, make_prompt, make_sampling, milliseconds, shows_options, text_flags,
@@ -25,7 +26,7 @@ Tools = abc.Sequence[abc.Mapping[str, Any]]
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """What the daemon says of the model that a connection uses."""
+    """What the daemon says of one of its models."""
 
     name: str
     architecture: str
@@ -37,6 +38,7 @@ class Model:
     bos_token: Optional[int]
     eos_token: Optional[int]
     has_chat_template: bool
+    in_use: bool  # by the connection that was asked
 
 
 def connect(socket: Optional[str | os.PathLike[str]] = None, *, model: Optional[str] = None,
@@ -85,12 +87,19 @@ class Connection:
         self._sequences: weakref.WeakSet[Sequence] = weakref.WeakSet()
         self._watcher = Watcher(self._handle)
         self._finalizer = weakref.finalize(self, _disconnect, self._handle, self._sequences, self._watcher)
-        self._model = self._read_model()
+        self._models = tuple(self._read_models())
+        self._model = next(model for model in self._models if model.in_use)
 
     @property
     def model(self) -> Model:
         """The model that it uses."""
         return self._model
+
+    @property
+    def models(self) -> tuple[Model, ...]:
+        """The models that the daemon offers, as it was when this connection was opened: connect(model=...) takes the
+        name of one. Of a daemon that is older than the library, the one that this connection uses."""
+        return self._models
 
     # ---- sequences ----
 
@@ -291,18 +300,29 @@ class Connection:
     def __repr__(self) -> str:
         return "<inferd.Connection to %s%s>" % (self._model.name, ", closed" if self.closed else "")
 
-    def _read_model(self) -> Model:
+    def _read_models(self) -> abc.Iterator[Model]:
         info = _c.ModelInfo(struct_bytes=ctypes.sizeof(_c.ModelInfo))
-        error = ctypes.c_void_p()
-        with self._handle.use() as pointer:
-            check(_c.lib.inferd_get_model_info(pointer, ctypes.byref(info), ctypes.byref(error)), error)
-            values = {field.name: getattr(info, field.name) for field in dataclasses.fields(Model)}
-        for name, value in values.items():
-            if isinstance(value, bytes):
-                values[name] = value.decode("utf-8", "replace")
-        for name in ("bos_token", "eos_token"):
-            values[name] = values[name] if values[name] >= 0 else None
-        return Model(**{**values, "has_chat_template": bool(info.has_chat_template)})
+        for index in itertools.count():
+            error = ctypes.c_void_p()
+            with self._handle.use() as pointer:
+                status = _c.lib.inferd_get_model_at(pointer, index, ctypes.byref(info), ctypes.byref(error))
+                if status == Status.NOT_FOUND and not error.value:
+                    return
+                check(status, error)
+                yield _model_from(info)
+
+
+def _model_from(info: _c.ModelInfo) -> Model:
+    """With the connection in use: the strings are its."""
+    values = {field.name: getattr(info, field.name) for field in dataclasses.fields(Model)}
+    for name, value in values.items():
+        if isinstance(value, bytes):
+            values[name] = value.decode("utf-8", "replace")
+    for name in ("bos_token", "eos_token"):
+        values[name] = values[name] if values[name] >= 0 else None
+    for name in ("has_chat_template", "in_use"):
+        values[name] = bool(values[name])
+    return Model(**values)
 
 
 def _prompt(text: Optional[str], messages: Optional[str | abc.Sequence[Message]],

@@ -9,7 +9,7 @@
 #include <inferd/asio.hpp>
 #include <thread>
 
-#include "fake_server.h"
+#include "waiting_fixture.h"
 #ifdef BOOST_ASIO_HAS_CO_AWAIT
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -20,26 +20,6 @@ namespace inferd::test {
 namespace {
 
 namespace asio = boost::asio;
-
-// Prompt: a letter, and how often the answer repeats it. 'h' goes on for ever, 'e' fails.
-Script repeat(const ipc::Submission& s) {
-  Script script;
-  script.ids.assign(static_cast<size_t>(s.prompt[1]), s.prompt[0]);
-  script.step_us = 20;
-  script.hold = s.prompt[0] == 'h';
-  if (s.prompt[0] == 'e') script.error = Error(ErrorCode::kResourceExhausted, "too long");
-  return script;
-}
-
-client::ConnectOptions options_for(const FakeServer& server) {
-  client::ConnectOptions options;
-  options.socket_path = server.path();
-  return options;
-}
-
-client::Sequence ask(client::Connection& connection, char letter, int32_t count) {
-  return connection.open(client::Prompt::ids({letter, count}));
-}
 
 inferd_status status_of(const std::exception_ptr& error) {
   try {

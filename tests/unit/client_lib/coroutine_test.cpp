@@ -5,34 +5,19 @@
 #include <inferd/coroutine.hpp>
 #include <thread>
 
-#include "fake_server.h"
+#include "waiting_fixture.h"
 
 namespace inferd::test {
 namespace {
 
-// Prompt: a letter, and how often the answer repeats it. 'h' goes on for ever, 'e' fails.
-Script repeat(const ipc::Submission& s) {
-  Script script;
-  script.ids.assign(static_cast<size_t>(s.prompt[1]), s.prompt[0]);
-  script.step_us = 20;
-  script.hold = s.prompt[0] == 'h';
-  if (s.prompt[0] == 'e') script.error = Error(ErrorCode::kResourceExhausted, "too long");
-  return script;
-}
-
 class Coroutines : public testing::Test {
  protected:
   client::Sequence ask(char letter, int32_t count) {
-    return connection_.open(client::Prompt::ids({letter, count}));
-  }
-  static client::ConnectOptions options(const FakeServer& server) {
-    client::ConnectOptions options;
-    options.socket_path = server.path();
-    return options;
+    return test::ask(connection_, letter, count);
   }
 
   FakeServer server_{repeat};
-  client::Connection connection_{options(server_)};
+  client::Connection connection_{options_for(server_)};
   client::Poller poller_{connection_};
 };
 

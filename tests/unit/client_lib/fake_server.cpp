@@ -272,8 +272,10 @@ void FakeServer::accept_one() {
   welcome.session_id = sessions_.size() + 1;
   welcome.geometry = options_.geometry;
   welcome.text_tables_bytes = tables_bytes_;
-  welcome.model = {
-      options_.model_name, "llama", "F32", options_.numerics_id, 1000, kVocabulary, 8192, -1, kEos};
+  welcome.model = {options_.model_name, "llama", "F32", options_.numerics_id, 1000, kVocabulary,
+                   8192, -1, kEos, true};
+  welcome.models = options_.other_models;
+  welcome.models.insert(welcome.models.begin() + welcome.models.size() / 2, welcome.model);
   welcome.daemon_version = "test";
   session->rings =
       std::move(ipc::ServerSession::create(options_.geometry, SessionId(welcome.session_id),

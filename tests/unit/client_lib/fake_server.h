@@ -63,6 +63,7 @@ class FakeServer {
     std::string path = {};  // empty: one of its own
     std::string model_name = "tiny";
     std::string numerics_id = "test-1";
+    std::vector<ipc::ModelInfo> other_models = {};  // half of them are listed before its own
   };
 
   // The same answer to everyone.

@@ -91,6 +91,16 @@ class Client {
   inferd_connection* connection_ = nullptr;
 };
 
+// Sampling that stops at the text "END".
+inline inferd_sampling until_end() {
+  static const char* const stops[] = {"END"};
+  inferd_sampling sampling;
+  inferd_sampling_init(&sampling);
+  sampling.stop = stops;
+  sampling.stop_count = 1;
+  return sampling;
+}
+
 struct Answer {
   std::string text;
   std::vector<int32_t> ids;

@@ -50,9 +50,11 @@ class ClientListenerTest : public testing::Test {
 
   void listen() {
     WelcomeFacts facts;
-    facts.model.name = "fake";
-    facts.model.vocabulary = kFakeVocabulary;
-    facts.model.context_tokens = 1024;
+    ipc::ModelInfo model;
+    model.name = "fake";
+    model.vocabulary = kFakeVocabulary;
+    model.context_tokens = 1024;
+    facts.models = {model, {"second", "llama", "F32", "n", 5, 6, 7, -1, -1, true}};
     facts.text_tables_fd = tables_.get();
     facts.text_tables_bytes = 17;
     facts.running_max = 8;
@@ -203,6 +205,19 @@ TEST_F(ClientListenerTest, AClosedConnectionFreesItsSession) {
   EXPECT_EQ(sessions(), 0u);
 }
 
+TEST_F(ClientListenerTest, AModelIsFoundByItsNameAndAllAreListed) {
+  listen();
+  const UniqueFd first = say_hello(), second = say_hello("", "second");
+  pump();
+  const Answer by_default = receive(first), by_name = receive(second);
+  ASSERT_TRUE(by_default.welcome.ok() && by_name.welcome.ok());
+  EXPECT_EQ(by_default.welcome->model.name, "fake");
+  EXPECT_EQ(by_name.welcome->model.name, "second");
+  ASSERT_EQ(by_name.welcome->models.size(), 2u);
+  EXPECT_EQ(by_name.welcome->models[0].name, "fake");
+  EXPECT_TRUE(by_name.welcome->models[1].has_chat_template);
+}
+
 TEST_F(ClientListenerTest, WhatIsNoHelloIsRefusedWithASentence) {
   listen();
   const UniqueFd garbage = connect();
@@ -213,7 +228,8 @@ TEST_F(ClientListenerTest, WhatIsNoHelloIsRefusedWithASentence) {
   pump();
   expect_refusal(garbage, ErrorCode::kProtocol, "");
   expect_refusal(long_message, ErrorCode::kProtocol, "");
-  expect_refusal(other_model, ErrorCode::kNotFound, "no model 'bigger?[31m'; it serves 'fake'");
+  expect_refusal(other_model, ErrorCode::kNotFound,
+                 "no model 'bigger?[31m'; it serves 'fake', 'second'");
   EXPECT_EQ(listener_->connections(), 0u);
   EXPECT_EQ(sessions(), 0u);
 }

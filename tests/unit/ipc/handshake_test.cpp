@@ -25,7 +25,8 @@ Welcome sample_welcome() {
   welcome.session_id = 77;
   welcome.geometry = {128, 2048, 8192};
   welcome.text_tables_bytes = 12345;
-  welcome.model = {"smol", "llama", "Q4_1", "avx2-1", 134515008, 49152, 8192, 1, 2};
+  welcome.model = {"smol", "llama", "Q4_1", "avx2-1", 134515008, 49152, 8192, 1, 2, true};
+  welcome.models = {welcome.model, {"large", "llama", "Q8_0", "avx2-1", 7, 32000, 4096, 3, -1, false}};
   welcome.daemon_version = "0.1.0";
   return welcome;
 }
@@ -59,6 +60,54 @@ TEST(Handshake, WelcomeRoundTrip) {
   EXPECT_EQ(decoded->model.parameters, 134515008u);
   EXPECT_EQ(decoded->model.eos_token, 2);
   EXPECT_EQ(decoded->daemon_version, "0.1.0");
+}
+
+TEST(Handshake, ModelsAreListedOnlyWithTheirFeature) {
+  Welcome welcome = sample_welcome();
+  const auto decoded = decode_answer(encode_welcome(welcome));
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message();
+  EXPECT_EQ(decoded->models, welcome.models);
+  welcome.features &= ~kFeatureModels;
+  const auto older = decode_answer(encode_welcome(welcome));
+  ASSERT_TRUE(older.ok()) << older.error().message();
+  ASSERT_EQ(older->models.size(), 1u);
+  EXPECT_EQ(older->models[0].name, "smol");
+  EXPECT_EQ(older->models[0].parameters, 134515008u);
+}
+
+TEST(Handshake, TheLongestListOfModelsIsRead) {
+  Welcome welcome = sample_welcome();
+  ModelInfo& model = welcome.model;
+  model.name = model.architecture = model.quantization = std::string(1000, 'x');
+  model.numerics_id = welcome.daemon_version = model.name;
+  welcome.models.assign(kModelsMax, model);
+  const auto message = encode_welcome(welcome);
+  EXPECT_EQ(message.size(), kAnswerBytesMax);
+  const auto decoded = decode_answer(message);
+  ASSERT_TRUE(decoded.ok()) << decoded.error().message();
+  EXPECT_EQ(decoded->models.size(), kModelsMax);
+}
+
+TEST(Handshake, AListOfModelsThatMakesNoSenseIsRefused) {
+  const auto refused = [](size_t offset, uint16_t value, ErrorCode code) {
+    auto message = encode_welcome(sample_welcome());
+    patch<uint16_t>(message, offset, value);
+    const auto decoded = decode_answer(message);
+    ASSERT_FALSE(decoded.ok()) << offset << " " << value;
+    EXPECT_EQ(decoded.error().code(), code) << decoded.error().message();
+  };
+  constexpr size_t kCount = offsetof(WelcomeFixed, models_count);
+  constexpr size_t kBytes = offsetof(WelcomeFixed, model_fixed_bytes);
+  refused(kCount, 0, ErrorCode::kProtocol);  // not even its own
+  refused(kCount, 1, ErrorCode::kProtocol);  // and something behind it
+  refused(kCount, 3, ErrorCode::kProtocol);
+  refused(kCount, kModelsMax + 1, ErrorCode::kProtocol);
+  refused(kBytes, sizeof(ModelFixed) - 1, ErrorCode::kProtocol);
+  refused(kBytes, 4000, ErrorCode::kProtocol);
+  refused(kBytes, sizeof(ModelFixed) + 4, ErrorCode::kUnsupported);  // "smol" as a field
+  Welcome elsewhere = sample_welcome();
+  elsewhere.models.erase(elsewhere.models.begin());
+  EXPECT_EQ(decode_answer(encode_welcome(elsewhere)).error().code(), ErrorCode::kProtocol);
 }
 
 TEST(Handshake, ACacheDomainIsNamedOnlyWithItsFeature) {

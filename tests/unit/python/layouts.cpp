@@ -30,6 +30,7 @@ int main() {
   FIELD(inferd_model_info, bos_token);
   FIELD(inferd_model_info, eos_token);
   FIELD(inferd_model_info, has_chat_template);
+  FIELD(inferd_model_info, in_use);
   STRUCTURE(inferd_prompt);
   FIELD(inferd_prompt, struct_bytes);
   FIELD(inferd_prompt, text);

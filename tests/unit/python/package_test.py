@@ -60,6 +60,21 @@ class Interface(unittest.TestCase):
         self.assertGreater(len(ours), 20)
         self.assertEqual(ours, declared)
 
+    def test_every_function_refuses_a_null_handle_in_a_sentence(self):
+        handles = re.findall(r"INFERD_API inferd_status (inferd_\w+)\((?:const )?inferd_(?:connection|sequence) \*\w+,",
+                             HEADER)
+        self.assertGreater(len(handles), 15)
+        for name in handles:
+            _, arguments = _c.FUNCTIONS[name]
+            error = ctypes.c_void_p()
+            given = [None if self.kind_of(kind) == "pointer" else kind() for kind in arguments[:-1]]
+            status = getattr(_c.lib, name)(*given, ctypes.byref(error))
+            with self.assertRaisesRegex(inferd.InvalidArgument, "NULL", msg=name):
+                inferd._errors.check(status, error)
+        for name in ("inferd_cancel", "inferd_close", "inferd_disconnect", "inferd_connection_clear"):
+            getattr(_c.lib, name)(None)
+        self.assertEqual(_c.lib.inferd_connection_fd(None), -1)
+
     def kind(self, declaration):
         """pointer, or the size of a number; of C's words."""
         if "*" in declaration:

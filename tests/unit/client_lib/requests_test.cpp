@@ -1,10 +1,11 @@
-// The library through its C interface, against a server in miniature.
-#include <dirent.h>
+// Requests through the C interface, against a server in miniature.
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstring>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "client_lib/include/inferd/inferd.h"
@@ -14,17 +15,7 @@
 namespace inferd::test {
 namespace {
 
-// Sampling that stops at the text "END".
-inferd_sampling until_end() {
-  static const char* const stops[] = {"END"};
-  inferd_sampling sampling;
-  inferd_sampling_init(&sampling);
-  sampling.stop = stops;
-  sampling.stop_count = 1;
-  return sampling;
-}
-
-TEST(Library, AnswerArrivesWholeWithUsage) {
+TEST(Requests, AnswerArrivesWholeWithUsage) {
   FakeServer server(Script{.ids = {kHello, kWorld, 0xC3, 0xA9, kEos}, .cached_tokens = 2});
   Client client(server);
   auto answer = client.ask({1, 2, 3});
@@ -46,7 +37,7 @@ TEST(Library, AnswerArrivesWholeWithUsage) {
   EXPECT_EQ(inferd_next(answer.get(), -1, &event, nullptr), INFERD_NOT_FOUND);
 }
 
-TEST(Library, UsageHasTheDaemonsFiguresWhereBothSidesKnowThem) {
+TEST(Requests, UsageHasTheDaemonsFiguresWhereBothSidesKnowThem) {
   const Script script{
       .ids = {kHello, kEos}, .computed_tokens = 41, .preemptions = 2, .queue_ns = 1'500'000};
   for (const uint64_t features : {ipc::kFeatures, ipc::kFeatures & ~ipc::kFeatureUsage}) {
@@ -68,7 +59,7 @@ TEST(Library, UsageHasTheDaemonsFiguresWhereBothSidesKnowThem) {
   }
 }
 
-TEST(Library, AProgramBuiltForTheFirstUsageGetsWhatItKnows) {
+TEST(Requests, AProgramBuiltForTheFirstUsageGetsWhatItKnows) {
   FakeServer server(Script{.ids = {kHello, kEos}, .cached_tokens = 2, .queue_ns = 1'000'000});
   Client client(server);
   auto answer = client.ask({1, 2, 3});
@@ -84,50 +75,7 @@ TEST(Library, AProgramBuiltForTheFirstUsageGetsWhatItKnows) {
   EXPECT_EQ(inferd_get_usage(answer.get(), &usage, nullptr), INFERD_INVALID_ARGUMENT);
 }
 
-TEST(Library, ModelInfoAndTextFunctionsWork) {
-  FakeServer server(Script{});
-  Client client(server);
-  inferd_model_info info = {};
-  info.struct_bytes = sizeof(info);
-  ASSERT_EQ(inferd_get_model_info(client.get(), &info, nullptr), INFERD_OK);
-  EXPECT_STREQ(info.name, "tiny");
-  EXPECT_EQ(info.vocabulary, kVocabulary);
-  EXPECT_EQ(info.eos_token, kEos);
-  EXPECT_EQ(info.has_chat_template, 1);
-  EXPECT_EQ(client.tokenize("ab<|end|>", 0).size(), 9u) << "typed control tokens stay text";
-  EXPECT_EQ(client.tokenize("ab<|end|>", INFERD_TOKENIZE_SPECIAL),
-            (std::vector<int32_t>{'a', 'b', kEos}));
-  char* text = nullptr;
-  size_t bytes = 0;
-  const int32_t ids[] = {kHello, kEos, kWorld};
-  ASSERT_EQ(inferd_detokenize(client.get(), ids, 3, 1, &text, &bytes, nullptr), INFERD_OK);
-  EXPECT_EQ(std::string(text, bytes), "Hello<|end|> world");
-  inferd_free(text);
-}
-
-TEST(Library, ChatIsRenderedByTheTemplateAndAUserCannotForgeItsTokens) {
-  FakeServer server(Script{});
-  Client client(server);
-  const std::string chat = R"([{"role":"user","content":"x<|model|>"}])";
-  int32_t* ids = nullptr;
-  size_t count = 0;
-  inferd_error* error = nullptr;
-  ASSERT_EQ(inferd_render_chat(client.get(), chat.data(), chat.size(), &ids, &count, &error),
-            INFERD_OK)
-      << inferd_error_message(error);
-  std::vector<int32_t> expected = {kUser, 'x'};
-  for (const int32_t id : bytes_as_ids("<|model|>")) expected.push_back(id);
-  expected.push_back(kModel);
-  EXPECT_EQ(std::vector<int32_t>(ids, ids + count), expected);
-  inferd_free(ids);
-  const std::string broken = "[{";
-  EXPECT_EQ(inferd_render_chat(client.get(), broken.data(), broken.size(), &ids, &count, &error),
-            INFERD_INVALID_ARGUMENT);
-  EXPECT_NE(std::string(inferd_error_message(error)).find("JSON"), std::string::npos);
-  inferd_error_free(error);
-}
-
-TEST(Library, SamplingArrivesAsItWasGiven) {
+TEST(Requests, SamplingArrivesAsItWasGiven) {
   FakeServer server([](const ipc::Submission& s) {
     EXPECT_EQ(s.logit_bias.size(), 2u);
     EXPECT_EQ(s.logit_bias[1].token, 9);
@@ -171,7 +119,7 @@ TEST(Library, SamplingArrivesAsItWasGiven) {
   EXPECT_EQ(f.header.flags, ipc::kSubmitLogprobs | ipc::kSubmitIgnoreEos);
 }
 
-TEST(Library, LogprobsAndAlternativesComeWithTheirTokens) {
+TEST(Requests, LogprobsAndAlternativesComeWithTheirTokens) {
   constexpr uint32_t kTop = 20;
   // Records of 43 slots in a ring of 256.
   FakeServer server(Script{.ids = bytes_as_ids("a text of forty tokens, more or less...."),
@@ -196,7 +144,7 @@ TEST(Library, LogprobsAndAlternativesComeWithTheirTokens) {
   }
 }
 
-TEST(Library, StopStringEndsTheAnswerAndTellsTheDaemonWhere) {
+TEST(Requests, StopStringEndsTheAnswerAndTellsTheDaemonWhere) {
   for (const uint32_t burst : {1u, 3u, 16u}) {
     FakeServer server(
         Script{.ids = {kHello, kBen, kD, 'x', 'y', 'z'}, .hold = true, .tokens_per_step = burst});
@@ -219,7 +167,7 @@ TEST(Library, StopStringEndsTheAnswerAndTellsTheDaemonWhere) {
   }
 }
 
-TEST(Library, HeldBackTextComesWithTheEnd) {
+TEST(Requests, HeldBackTextComesWithTheEnd) {
   FakeServer server(Script{.ids = {kHello, kEn}, .reason = ipc::FinishReason::kLength});
   Client client(server);
   const inferd_sampling sampling = until_end();
@@ -229,7 +177,7 @@ TEST(Library, HeldBackTextComesWithTheEnd) {
   EXPECT_EQ(got.finish, INFERD_FINISH_LENGTH);
 }
 
-TEST(Library, CancelEndsTheSequenceOnBothSides) {
+TEST(Requests, CancelEndsTheSequenceOnBothSides) {
   FakeServer server(Script{.ids = {kHello}, .hold = true});
   Client client(server);
   auto answer = client.ask({1});
@@ -251,181 +199,7 @@ TEST(Library, CancelEndsTheSequenceOnBothSides) {
   EXPECT_EQ(server.cancels(), 2u);
 }
 
-TEST(Library, ErrorOfASequenceIsReturnedOnceAfterItsTokens) {
-  const std::string sentence(900, 's');
-  FakeServer server(
-      Script{.ids = {kHello, kEn}, .error = Error(ErrorCode::kResourceExhausted, sentence)});
-  Client client(server);
-  const inferd_sampling sampling = until_end();
-  auto answer = client.ask({1}, &sampling);
-  const Answer got = read_all(answer.get());
-  EXPECT_EQ(got.text, "HelloEN");
-  EXPECT_EQ(got.status, INFERD_RESOURCE_EXHAUSTED);
-  EXPECT_EQ(got.finish, INFERD_FINISH_ERROR);
-  EXPECT_EQ(got.error, sentence);
-  inferd_event event;
-  inferd_event_init(&event);
-  EXPECT_EQ(inferd_next(answer.get(), -1, &event, nullptr), INFERD_NOT_FOUND);
-}
-
-TEST(Library, ArgumentsAreChecked) {
-  FakeServer server(Script{});
-  Client client(server);
-  const auto refusal = [&](auto&& change) {
-    inferd_prompt prompt;
-    inferd_prompt_init(&prompt);
-    const int32_t id = 1;
-    prompt.ids = &id;
-    prompt.ids_count = 1;
-    inferd_sampling sampling;
-    inferd_sampling_init(&sampling);
-    change(prompt, sampling);
-    inferd_sequence* sequence = nullptr;
-    inferd_error* error = nullptr;
-    const inferd_status status = inferd_open(client.get(), &prompt, &sampling, &sequence, &error);
-    const std::string text = inferd_error_message(error);
-    EXPECT_EQ(sequence, nullptr);
-    EXPECT_EQ(status, inferd_error_status(error));
-    inferd_error_free(error);
-    return text;
-  };
-  EXPECT_NE(refusal([](auto& p, auto&) { p.text = "x"; }).find("exactly one"), std::string::npos);
-  EXPECT_NE(refusal([](auto& p, auto&) { p.ids_count = 0; }).find("no tokens"), std::string::npos);
-  EXPECT_NE(refusal([](auto&, auto& s) { s.temperature = -1; }).find("temperature"),
-            std::string::npos);
-  EXPECT_NE(refusal([](auto&, auto& s) { s.top_logprobs = 3; }).find("logprobs"),
-            std::string::npos);
-  EXPECT_NE(refusal([](auto&, auto& s) { s.struct_bytes = 0; }).find("inferd_sampling_init"),
-            std::string::npos);
-  static const int32_t outside = kVocabulary;
-  EXPECT_NE(refusal([](auto& p, auto&) { p.ids = &outside; }).find("vocabulary of 264"),
-            std::string::npos);
-  static const std::vector<int32_t> huge(8193, 1);
-  EXPECT_NE(refusal([](auto& p, auto&) {
-              p.ids = huge.data();
-              p.ids_count = huge.size();
-            }).find("8193"),
-            std::string::npos);
-  static const char* empty_stop[] = {""};
-  EXPECT_NE(refusal([](auto&, auto& s) {
-              s.stop = empty_stop;
-              s.stop_count = 1;
-            }).find("stop string is empty"),
-            std::string::npos);
-  inferd_event event = {};
-  auto answer = client.ask({1});
-  EXPECT_EQ(inferd_next(answer.get(), 0, &event, nullptr), INFERD_INVALID_ARGUMENT);
-}
-
-TEST(Library, PromptsReuseTheArenaAndWaitForRoom) {
-  FakeServer server(Script{.ids = {kHello}});
-  Client client(server);
-  const std::vector<int32_t> prompt(3000, 7);  // 12,000 of 16,384 bytes: one at a time
-  for (int round = 0; round < 50; ++round) {
-    EXPECT_EQ(read_all(client.ask(prompt).get()).text, "Hello");
-  }
-  std::vector<SequencePtr> answers;
-  for (int i = 0; i < 50; ++i) answers.push_back(client.ask(prompt));
-  for (auto& answer : answers) EXPECT_EQ(read_all(answer.get()).text, "Hello");
-}
-
-TEST(Library, DaemonThatDoesNotDrainIsNoHang) {
-  FakeServer::Options options;
-  options.drain = false;
-  FakeServer server(Script{}, options);
-  Client client(server);
-  const std::vector<int32_t> prompt(4096, 7);
-  auto first = client.ask(prompt);
-  ASSERT_TRUE(first);
-  std::string text;
-  EXPECT_EQ(client.try_ask(prompt, &text), INFERD_RESOURCE_EXHAUSTED);
-  EXPECT_NE(text.find("16384"), std::string::npos) << text;
-}
-
-TEST(Library, DaemonsDeathEndsWhatRunsAndRefusesWhatComes) {
-  FakeServer server(Script{.ids = {kHello, kWorld}, .hold = true});
-  Client client(server);
-  auto answer = client.ask({1});
-  ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
-  std::string text;
-  inferd_event event;
-  inferd_event_init(&event);
-  while (text.size() < 11) {
-    ASSERT_EQ(inferd_next(answer.get(), 5000, &event, nullptr), INFERD_OK);
-    text += event.text;
-  }
-  std::thread killer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    server.kill();
-  });
-  const Answer got = read_all(answer.get());
-  killer.join();
-  EXPECT_EQ(got.status, INFERD_UNAVAILABLE);
-  EXPECT_NE(got.error.find("connect again"), std::string::npos) << got.error;
-  EXPECT_EQ(client.try_ask({1}, &text), INFERD_UNAVAILABLE);
-  inferd_cancel(answer.get());
-}
-
-TEST(Library, TokensPublishedBeforeTheDaemonsDeathAreDelivered) {
-  FakeServer server(Script{.ids = {kHello, kWorld}, .hold = true});
-  Client client(server);
-  auto answer = client.ask({1});
-  ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
-  // The server has made its two steps once it sleeps again.
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  server.kill();
-  const Answer got = read_all(answer.get());
-  EXPECT_EQ(got.text, "Hello world");
-  EXPECT_EQ(got.status, INFERD_UNAVAILABLE);
-}
-
-TEST(Library, LastWordOfASessionReachesEverySequence) {
-  FakeServer server(Script{.hold = true});
-  Client client(server);
-  auto one = client.ask({1});
-  auto two = client.ask({2});
-  ASSERT_TRUE(eventually([&] { return server.running() == 2; }));
-  server.end_sessions(Error(ErrorCode::kTimedOut, "you did not read for 30 s"));
-  for (inferd_sequence* sequence : {one.get(), two.get()}) {
-    const Answer got = read_all(sequence);
-    EXPECT_EQ(got.status, INFERD_TIMED_OUT);
-    EXPECT_EQ(got.error, "you did not read for 30 s");
-    EXPECT_EQ(got.finish, INFERD_FINISH_ERROR);
-  }
-}
-
-TEST(Library, RefusedHandshakeSaysWhy) {
-  FakeServer::Options options;
-  options.refuse = Error(ErrorCode::kNotFound, "no model 'x'; there are: tiny");
-  FakeServer server(Script{}, options);
-  std::string text;
-  EXPECT_EQ(Client::try_connect(server.path(), 1000, &text), INFERD_NOT_FOUND);
-  EXPECT_EQ(text, "no model 'x'; there are: tiny");
-}
-
-TEST(Library, MuteDaemonTimesOut) {
-  FakeServer::Options options;
-  options.mute = true;
-  FakeServer server(Script{}, options);
-  std::string text;
-  EXPECT_EQ(Client::try_connect(server.path(), 30, &text), INFERD_TIMED_OUT);
-}
-
-TEST(Library, AClientWhoseRingIsFullOnlyPausesItself) {
-  FakeServer server([](const ipc::Submission& s) {
-    Script script;
-    script.ids.assign(s.prompt[0] == 1 ? 3000 : 50, 'x');
-    return script;
-  });
-  Client slow(server), quick(server);
-  auto unread = slow.ask({1});
-  ASSERT_TRUE(eventually([&] { return server.running() == 1; }));
-  EXPECT_EQ(read_all(quick.ask({2}).get()).ids.size(), 50u);
-  EXPECT_TRUE(eventually([&] { return server.running() == 1; }));
-  EXPECT_EQ(read_all(unread.get()).ids.size(), 3000u);
-}
-
-TEST(Library, ARunningSequenceIsReniced) {
+TEST(Requests, ARunningSequenceIsReniced) {
   FakeServer server(Script{.ids = {kHello}, .hold = true});
   Client client(server);
   auto sequence = client.ask({1});
@@ -464,21 +238,7 @@ TEST(Library, ARunningSequenceIsReniced) {
   inferd_error_free(error);
 }
 
-TEST(Library, AReniceThatIsNotAnsweredEndsWithTheConnection) {
-  FakeServer::Options options;
-  options.mute_renice = true;
-  FakeServer server(Script{.hold = true}, options);
-  Client client(server);
-  auto sequence = client.ask({1});
-  std::thread killer([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
-    server.kill();
-  });
-  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, 5, nullptr), INFERD_UNAVAILABLE);
-  killer.join();
-}
-
-TEST(Library, SamplesOfOnePromptAreNumberedAndOpenedTogetherOrNotAtAll) {
+TEST(Requests, SamplesOfOnePromptAreNumberedAndOpenedTogetherOrNotAtAll) {
   std::mutex mutex;
   std::vector<ipc::SubmitRecord> asked;
   FakeServer server([&](const ipc::Submission& s) {
@@ -514,7 +274,7 @@ TEST(Library, SamplesOfOnePromptAreNumberedAndOpenedTogetherOrNotAtAll) {
   EXPECT_EQ(samples[0], nullptr);
 }
 
-TEST(Library, AContinuationToScoreIsSubmittedWithItsPrompt) {
+TEST(Requests, AContinuationToScoreIsSubmittedWithItsPrompt) {
   FakeServer server([](const ipc::Submission& s) {
     Script script;
     script.ids.assign(s.prompt.begin() + s.fields.score_first, s.prompt.end());
@@ -567,51 +327,6 @@ TEST(Library, AContinuationToScoreIsSubmittedWithItsPrompt) {
   chat.chat_json = "[]";
   chat.chat_json_bytes = 2;
   EXPECT_NE(refused(prompt, chat).find("text or ids"), std::string::npos);
-}
-
-TEST(Library, AnOlderDaemonNeitherScoresNorRenices) {
-  FakeServer::Options options;
-  options.features = ipc::kFeatures & ~(ipc::kFeatureRenice | ipc::kFeatureScore);
-  FakeServer server(Script{.hold = true}, options);
-  Client client(server);
-  auto sequence = client.ask({1});
-  inferd_error* error = nullptr;
-  EXPECT_EQ(inferd_renice(sequence.get(), INFERD_PRIORITY_IDLE, 5, &error), INFERD_UNSUPPORTED);
-  EXPECT_NE(std::string(inferd_error_message(error)).find("inferctl renice"), std::string::npos);
-  inferd_error_free(error);
-  inferd_prompt prompt;
-  inferd_prompt_init(&prompt);
-  prompt.text = "ab";
-  prompt.text_bytes = 2;
-  inferd_sequence* opened = nullptr;
-  EXPECT_EQ(inferd_score(client.get(), &prompt, &prompt, nullptr, &opened, &error),
-            INFERD_UNSUPPORTED);
-  EXPECT_NE(std::string(inferd_error_message(error)).find("scoring"), std::string::npos);
-  inferd_error_free(error);
-}
-
-TEST(Library, DisconnectFreesEverythingOnBothSides) {
-  const auto open_fds = [] {
-    DIR* dir = opendir("/proc/self/fd");
-    int count = 0;
-    while (readdir(dir) != nullptr) ++count;
-    closedir(dir);
-    return count;
-  };
-  FakeServer server(Script{.hold = true});
-  {
-    Client warm(server);
-    ASSERT_TRUE(eventually([&] { return server.sessions() == 1; }));
-  }
-  ASSERT_TRUE(eventually([&] { return server.sessions() == 0; }));
-  const int baseline = open_fds();
-  for (int round = 0; round < 20; ++round) {
-    Client client(server);
-    inferd_sequence* left_open = client.ask({1}).release();
-    EXPECT_NE(left_open, nullptr);
-  }
-  EXPECT_TRUE(eventually([&] { return server.sessions() == 0 && open_fds() <= baseline; }))
-      << open_fds() << " of " << baseline;
 }
 
 }  // namespace
