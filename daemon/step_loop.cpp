@@ -56,6 +56,7 @@ bool StepLoop::turn(bool may_block) {
   go_on_relieving();
   refuse_overdue();
   const bool stepped = step();
+  if (!stepped) step_ended_ns_ = 0;
   flush_sessions();
   release_ended();
   check_drain(parts_.clock.now_ns());
@@ -210,7 +211,8 @@ void StepLoop::run_plan() {
       parts_.scheduler.commit(std::span(item_results_).first(plan_.items.size()));
   const int64_t now_ns = parts_.clock.now_ns();
   ++counters_.steps;
-  note_step_time(now_ns - start_ns);
+  note_step_time(now_ns - start_ns, now_ns - (step_ended_ns_ == 0 ? start_ns : step_ended_ns_));
+  step_ended_ns_ = now_ns;
   publish_events(events, now_ns);
 }
 
@@ -264,9 +266,9 @@ void StepLoop::fail_unsampled() {
   }
 }
 
-void StepLoop::note_step_time(int64_t step_ns) {
+void StepLoop::note_step_time(int64_t step_ns, int64_t turn_ns) {
   counters_.step.add(step_ns);
-  margin_.observe(cost_model_.predict_ns(plan_), step_ns, limits_.itl_target_ns);
+  margin_.observe(cost_model_.predict_ns(plan_), turn_ns, limits_.itl_target_ns);
   cost_model_.observe(plan_, step_ns);
 }
 

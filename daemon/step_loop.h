@@ -165,7 +165,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void publish_tokens(EngineSession& session, LiveSequence& sequence, size_t item,
                       const scheduler::SequenceEvent& event, int64_t now_ns);
   void fail_unsampled();
-  void note_step_time(int64_t step_ns);
+  void note_step_time(int64_t step_ns, int64_t turn_ns);
   void flush_sessions();
   void check_drain(int64_t now_ns);
 
@@ -258,6 +258,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   bool stopped_ = false;
   bool pages_to_give_back_ = false;
   uint32_t relief_left_ = 0;  // cached pages that are still to be dropped, for memory was short
+  int64_t step_ended_ns_ = 0;  // 0: the last turn ran no step
   int64_t idle_since_ns_ = 0;  // 0: not idle
   int64_t stuck_since_ns_ = 0;  // 0: not stuck
   bool work_left_ = false;     // somebody's submissions were not all drained

@@ -63,8 +63,12 @@ void Scheduler::count_work(const StepBudget& budget) {
 }
 
 void Scheduler::grant_running(const StepBudget& budget) {
-  room_ = Room{budget.tokens, budget.logits, budget.chunk_tokens_max, kPrefillTokensMin,
-               std::numeric_limits<double>::infinity(), budget.cost, false};
+  room_ = Room{.tokens = budget.tokens,
+               .logits = budget.logits,
+               .chunk_tokens_max = budget.chunk_tokens_max,
+               .prefill_min = kPrefillTokensMin,
+               .time_ns = std::numeric_limits<double>::infinity(),
+               .cost = budget.cost};
   set_time_room(budget);
   list_work(budget);
   for (size_t priority = kPriorityClasses; priority-- > 1;) {
@@ -87,7 +91,13 @@ void Scheduler::set_time_room(const StepBudget& budget) {
   bool interactive = false;
   for (uint32_t index : running_.slots()) {
     const RequestSlot& slot = slots_[index];
-    if (slot.paused || slot.state != SequenceState::kDecoding) continue;
+    if (slot.paused || slot.loads()) continue;
+    if (slot.state != SequenceState::kDecoding) {
+      const double token_ns = budget.cost.share_ns(1, slot.score ? 1 : 0, slot.computed);
+      room_.prefill_token_ns = std::max(room_.prefill_token_ns, token_ns);
+      room_.prefill_class = std::min(room_.prefill_class, slot.priority);
+      continue;
+    }
     const double one_ns = budget.cost.share_ns(1, 1, slot.computed);
     decodes_ns += one_ns;
     if (slot.priority == PriorityClass::kInteractive) {
@@ -99,7 +109,7 @@ void Scheduler::set_time_room(const StepBudget& budget) {
   }
   if (!interactive) return;
   room_.time_ns = static_cast<double>(budget.time_ns) - budget.cost.step_ns;
-  if (decodes_ns <= room_.time_ns) return;
+  if (decodes_ns + room_.prefill_min * room_.prefill_token_ns <= room_.time_ns) return;
   uint32_t users = 0;
   double least_ns = std::numeric_limits<double>::infinity();
   for (double user_ns : user_decode_ns_) {
@@ -192,15 +202,22 @@ bool Scheduler::decodes_fit(size_t priority, uint64_t cost_max) const {
   return decodes <= std::min(room_.tokens, room_.logits);
 }
 
+// The lane's next decode has its turn. False if the step has no room for it.
+bool Scheduler::grant_decode(LaneWork& work, uint32_t lane, uint64_t& spent) {
+  RequestSlot& slot = slots_[work.decode_first];
+  if (grant(slot, 1) == 0) return false;
+  spent += kDecodeCost;
+  fair_.expect(lane, kDecodeCost, slot.nice);
+  uint64_t& left = user_decode_cost_[fair_.user_index(lane)];
+  left -= FairQueue::nice_cost(kDecodeCost, slot.nice);
+  --work.decode_count;
+  work.decode_first = slot.lane_next;
+  return true;
+}
+
 // All decodes of a lane, whose turns come in any case.
 void Scheduler::grant_lane(LaneWork& work, uint32_t lane, uint64_t& spent) {
-  for (; work.decode_first != kNone; work.decode_first = slots_[work.decode_first].lane_next) {
-    RequestSlot& slot = slots_[work.decode_first];
-    if (grant(slot, 1) == 0) return;
-    --work.decode_count;
-    const uint64_t cost = cost_of(slot, slot.planned);
-    spent += cost;
-    fair_.expect(lane, cost, slot.nice);
+  while (work.decode_first != kNone && grant_decode(work, lane, spent)) {
   }
 }
 
@@ -213,7 +230,7 @@ void Scheduler::grant_decodes(size_t priority, uint64_t time_max, uint64_t cost_
     const uint32_t first = work_[lane].decode_first;
     if (first == kNone) continue;
     const uint64_t cost = user_decode_cost_[fair_.user_index(lane)];
-    if (fit && fair_.user_of(lane).time + fair_.user_time(lane, cost) <= time_max) {
+    if (fit && fair_.user_of(lane).now() + fair_.user_time(lane, cost) <= time_max) {
       grant_lane(work_[lane], lane, spent);
     } else {
       turns_.add(lane, slots_[first].arrival);
@@ -224,13 +241,7 @@ void Scheduler::grant_decodes(size_t priority, uint64_t time_max, uint64_t cost_
     const uint32_t lane = turns_.lane();
     if (fair_.user_of(lane).now() > time_max) return;
     LaneWork& work = work_[lane];
-    RequestSlot& slot = slots_[work.decode_first];
-    if (grant(slot, 1) == 0) return;
-    const uint64_t cost = cost_of(slot, slot.planned);
-    spent += cost;
-    fair_.expect(lane, cost, slot.nice);
-    --work.decode_count;
-    work.decode_first = slot.lane_next;
+    if (!grant_decode(work, lane, spent)) return;
     if (work.decode_first == kNone) {
       turns_.remove();
     } else {
@@ -280,6 +291,11 @@ double Scheduler::time_of(const RequestSlot& slot, uint32_t tokens) const {
   return room_.cost.share_ns(tokens, logits_for(slot, tokens), slot.computed);
 }
 
+// What a decode of the class leaves for the least of prefill, which is granted in any case.
+double Scheduler::prefill_time(PriorityClass priority) const {
+  return priority < room_.prefill_class ? 0 : room_.prefill_min * room_.prefill_token_ns;
+}
+
 // Tokens of a chunk that fit into what is left of the step's time.
 uint32_t Scheduler::tokens_in_time(const RequestSlot& slot, uint32_t tokens) const {
   if (time_of(slot, tokens) <= room_.time_ns) return tokens;
@@ -304,7 +320,8 @@ uint32_t Scheduler::grant(RequestSlot& slot, uint32_t tokens_max) {
   const bool first_of_step = tokens_granted_ == 0;
   room_.time_ns += before_ns;
   if (decodes) {
-    if (room_.cut_decodes && !first_of_step && time_of(slot, 1) > room_.time_ns) tokens = before;
+    const double left_ns = room_.time_ns - prefill_time(slot.priority);
+    if (room_.cut_decodes && !first_of_step && time_of(slot, 1) > left_ns) tokens = before;
   } else {
     tokens = std::max(before, std::min(tokens, tokens_in_time(slot, tokens)));
     room_.prefill_min -= std::min(room_.prefill_min, tokens - before);

@@ -221,6 +221,8 @@ class Scheduler {
     uint32_t logits = 0;
     uint32_t chunk_tokens_max = 0;
     uint32_t prefill_min = 0;  // tokens of prefill that are granted however long they take
+    double prefill_token_ns = 0;  // how long one of those takes: decodes leave time for them,
+    PriorityClass prefill_class = PriorityClass::kIdle;  // those of this class and later ones
     double time_ns = 0;
     StepCost cost;
     bool cut_decodes = false;  // time bounds decodes too
@@ -283,11 +285,13 @@ class Scheduler {
   void grant_class(size_t priority, uint64_t cost_max);
   uint64_t decode_time_max(size_t priority) const;
   bool decodes_fit(size_t priority, uint64_t cost_max) const;
+  bool grant_decode(LaneWork& work, uint32_t lane, uint64_t& spent);
   void grant_lane(LaneWork& work, uint32_t lane, uint64_t& spent);
   void grant_decodes(size_t priority, uint64_t time_max, uint64_t cost_max, uint64_t& spent);
   void grant_prefills(size_t priority, uint64_t cost_max, uint64_t& spent);
   uint32_t own_share(const RequestSlot& slot) const;
   double time_of(const RequestSlot& slot, uint32_t tokens) const;
+  double prefill_time(PriorityClass priority) const;
   uint32_t tokens_in_time(const RequestSlot& slot, uint32_t tokens) const;
   uint32_t grant(RequestSlot& slot, uint32_t tokens_max);
   void settle();
@@ -345,7 +349,7 @@ class Scheduler {
   std::array<memory::SlotRef, kLoadsAhead> next_stored_;  // scratch
   std::vector<uint32_t> displaceable_;     // scratch of make_room()
   std::vector<double> user_decode_ns_;     // scratch of set_time_room(), by user account
-  std::vector<uint64_t> user_decode_cost_;    // [user accounts]: of all their decodes, by nice
+  std::vector<uint64_t> user_decode_cost_;    // [user accounts]: of their decodes that still wait for their turn, by nice
   std::array<std::vector<uint32_t>, kPriorityClasses> class_lanes_;  // lanes with running work
   std::vector<PageId> prefix_;     // what find_prefix() found
   std::vector<memory::SlotRef> stored_;  // and what the next tier has from stored_from_ on

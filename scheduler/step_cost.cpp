@@ -22,8 +22,10 @@ constexpr std::array<double, 4> kScale = {1, 8, 64, 65'536};
 
 // Of StepMargin: the part of the steps that may be late, how fast it learns, and its bounds. What a client
 // waits for besides the step, and what no reserve can help against.
-constexpr double kLateShare = 0.02;
-constexpr double kMarginStep = 0.08;
+constexpr double kLateShare = 0.008;
+// A step that is predicted to take so much of the time planned for was given all of it.
+constexpr double kFilled = 0.85;
+constexpr double kMarginStep = 0.04;
 constexpr double kMarginMin = 1.05;
 constexpr double kMarginMax = 2.0;
 
@@ -121,9 +123,9 @@ double StepCostModel::predict_ns(const BatchPlan& plan) const {
   return sum;
 }
 
-void StepMargin::observe(double predicted_ns, int64_t step_ns, int64_t target_ns) {
-  if (target_ns == 0 || predicted_ns < static_cast<double>(target_ns) / 2) return;
-  const bool late = static_cast<double>(step_ns) > margin_ * predicted_ns;
+void StepMargin::observe(double predicted_ns, int64_t turn_ns, int64_t target_ns) {
+  if (target_ns == 0 || predicted_ns < kFilled * static_cast<double>(planned_ns(target_ns))) return;
+  const bool late = static_cast<double>(turn_ns) > margin_ * predicted_ns;
   margin_ += late ? kMarginStep * (1 - kLateShare) : -kMarginStep * kLateShare;
   margin_ = std::clamp(margin_, kMarginMin, kMarginMax);
 }

@@ -56,19 +56,20 @@ class StepCostModel {
   StepCost cost_;
 };
 
-// How much longer than predicted a step may take, learned so that only a small part of those that come near
-// the latency target miss it (one in 50 in the long run): a quantile followed by steps up for each one that
-// took longer and small ones down for each that did not (Robbins and Monro 1951). A calm machine gives nearly
-// all of the target to prefill, a shared one keeps more in reserve.
+// How much longer than predicted a step may take, learned so that only a small part of those that are given all
+// of the time planned for miss the latency target (one in 125 in the long run): a quantile followed by steps up for
+// each one that took longer and small ones down for each that did not (Robbins and Monro 1951). A calm machine gives
+// nearly all of the target to prefill, a shared one keeps more in reserve.
 class StepMargin {
  public:
   // The time to plan a step for.
   int64_t planned_ns(int64_t target_ns) const {
     return static_cast<int64_t>(static_cast<double>(target_ns) / margin_);
   }
-  // A step that was run. Those far shorter than the target say nothing of interest: a pause that would not
-  // matter there is many times their length.
-  void observe(double predicted_ns, int64_t step_ns, int64_t target_ns);
+  // A step that was run; `turn_ns` is what a client waited for it, from the end of the step before. Steps that had
+  // less to do than there was time for say nothing: they are late more seldom, and would hide how often the
+  // others are.
+  void observe(double predicted_ns, int64_t turn_ns, int64_t target_ns);
 
  private:
   double margin_ = 1.11;

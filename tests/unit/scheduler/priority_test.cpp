@@ -235,6 +235,21 @@ TEST_F(Priority, ABatchSkipsStepsSoThatAStreamKeepsItsTarget) {
   EXPECT_LE(most - least, 1u);
 }
 
+TEST_F(Priority, ABatchsAnswersLeaveTimeForTheLeastOfItsPrompts) {
+  for (uint64_t id = 1; id <= 16; ++id) ASSERT_TRUE(submit(id, 4, 400, kBatch).ok());
+  for (int i = 0; i < 5; ++i) step();
+  ASSERT_TRUE(submit(99, 4, 400, PriorityClass::kInteractive, 2).ok());
+  step();
+  ASSERT_TRUE(submit(50, 900, 1, kBatch).ok());
+  for (int i = 0; i < 40; ++i) {
+    // 5 ms and 1 ms for each answer, half a millisecond for a token of the prompt.
+    EXPECT_GE(step({50}, 15'500'000), 4u);
+    EXPECT_NE(rig_.item(99), nullptr);
+    EXPECT_LE(planned_ns(), 15.5e6);
+    EXPECT_GE(rig_.batch.items.size(), 8u);
+  }
+}
+
 TEST_F(Priority, NobodysAnswersAreCutIfThatKeepsNobodysTarget) {
   for (uint64_t id = 1; id <= 16; ++id) {
     ASSERT_TRUE(submit(id, 4, 400, PriorityClass::kInteractive, 1).ok());
@@ -347,14 +362,14 @@ TEST(StepMargin, KeepsInReserveWhatTheMachineNeeds) {
   EXPECT_GT(rare.planned_ns(kTargetNs), kTargetNs * 85 / 100);
 }
 
-TEST(StepMargin, LooksOnlyAtStepsNearTheTargetAndStaysWithinBounds) {
+TEST(StepMargin, LooksOnlyAtStepsThatWereGivenAllTheTimeAndStaysWithinBounds) {
   constexpr int64_t kTargetNs = 50'000'000;
   StepMargin margin;
   const int64_t before = margin.planned_ns(kTargetNs);
-  for (uint32_t i = 0; i < 1000; ++i) margin.observe(8e6, 40'000'000, kTargetNs);
-  for (uint32_t i = 0; i < 1000; ++i) margin.observe(40e6, 400'000'000, 0);
+  for (uint32_t i = 0; i < 1000; ++i) margin.observe(30e6, 70'000'000, kTargetNs);
+  for (uint32_t i = 0; i < 1000; ++i) margin.observe(49e6, 400'000'000, 0);
   EXPECT_EQ(margin.planned_ns(kTargetNs), before);
-  for (uint32_t i = 0; i < 1000; ++i) margin.observe(40e6, 400'000'000, kTargetNs);
+  for (uint32_t i = 0; i < 1000; ++i) margin.observe(49e6, 400'000'000, kTargetNs);
   EXPECT_GE(margin.planned_ns(kTargetNs), kTargetNs / 2);
   EXPECT_EQ(margin.planned_ns(0), 0);
 }
