@@ -121,9 +121,8 @@ void StepLoop::take_bell(SessionId id, uint32_t epoll_events) {
 // second.
 int64_t StepLoop::cache_due_ns() const {
   const memory::PagePool& pool = parts_.memory.pool();
-  const PageId oldest = pool.oldest_cached();
-  if (oldest == kNoPage || pool.is_pinned(oldest)) return INT64_MAX;
-  return (int64_t{pool.cached_at_s(oldest)} + 1) * kSecondNs + limits_.cache_idle_ns;
+  const std::optional<uint32_t> oldest_s = pool.oldest_cached_s();
+  return oldest_s ? (int64_t{*oldest_s} + 1) * kSecondNs + limits_.cache_idle_ns : INT64_MAX;
 }
 
 void StepLoop::drop_idle_cache(int64_t now_ns) {

@@ -7,7 +7,7 @@ namespace inferd::memory {
 namespace {
 
 constexpr uint64_t kPoolMagic = 0x6c6f6f7065676170;  // "pagepool", little-endian
-constexpr uint32_t kPoolVersion = 3;
+constexpr uint32_t kPoolVersion = 4;
 
 struct PoolLayout {
   size_t header_bytes_offset = 0;
@@ -204,56 +204,6 @@ void PagePool::release(PageId page) {
   push_idle(page);
 }
 
-void PagePool::set_indexed(PageId page) {
-  PageRecord& page_record = record(page);
-  INFERD_CHECK(page_record.references > 0 && page_record.indexed == 0);
-  page_record.indexed = 1;
-  if (page_record.references == 1) transition(page, PageState::kOwned, PageState::kShared);
-}
-
-void PagePool::clear_indexed(PageId page) {
-  PageRecord& page_record = record(page);
-  INFERD_CHECK(page_record.indexed != 0);
-  if (page_record.references == 0) unlink_cached(page);
-  page_record.indexed = 0;
-  if (page_record.references == 1) transition(page, PageState::kShared, PageState::kOwned);
-  if (page_record.references > 0) return;
-  charges_.subtract(page_record.user);
-  transition(page, PageState::kCached, PageState::kFree);
-  push_idle(page);
-}
-
-PageId PagePool::oldest_cached() const {
-  const uint32_t last = header_->cached[0].last;
-  return PageId(last != kNoIndex ? last : header_->cached[1].last);
-}
-
-PageId PagePool::newer_cached(PageId page) const {
-  const PageRecord& page_record = record(page);
-  if (page_record.previous != kNoIndex) return PageId(page_record.previous);
-  return PageId(page_record.indexed == kPinned ? kNoIndex : header_->cached[1].last);
-}
-
-PageId PagePool::newest_cached() const {
-  const uint32_t first = header_->cached[1].first;
-  return PageId(first != kNoIndex ? first : header_->cached[0].first);
-}
-
-PageId PagePool::older_cached(PageId page) const {
-  const PageRecord& page_record = record(page);
-  if (page_record.next != kNoIndex) return PageId(page_record.next);
-  return PageId(page_record.indexed == kPinned ? header_->cached[0].first : kNoIndex);
-}
-
-void PagePool::set_pinned(PageId page, bool pinned) {
-  PageRecord& page_record = record(page);
-  INFERD_CHECK(page_record.indexed != 0);
-  const bool cached = page_record.state == PageState::kCached;
-  if (cached) unlink_cached(page);
-  page_record.indexed = pinned ? kPinned : 1;
-  if (cached) push_cached(page);
-}
-
 void PagePool::recharge(PageId page, UserId user) {
   PageRecord& page_record = record(page);
   INFERD_CHECK(page_record.references > 0);
@@ -317,29 +267,6 @@ void PagePool::push_idle(PageId page) {
   header_->idle_first = page.value;
   if (header_->idle_last == kNoIndex) header_->idle_last = page.value;
   ++header_->idle_count;
-}
-
-void PagePool::push_cached(PageId page) {
-  PageRecord& page_record = record(page);
-  page_record.cached_at_s = now_s_;
-  page_record.previous = kNoIndex;
-  PoolHeader::CachedList& list = cached_list(page_record);
-  page_record.next = list.first;
-  if (list.first != kNoIndex) records_[list.first].previous = page.value;
-  list.first = page.value;
-  if (list.last == kNoIndex) list.last = page.value;
-}
-
-void PagePool::unlink_cached(PageId page) {
-  PageRecord& page_record = record(page);
-  INFERD_CHECK(page_record.state == PageState::kCached);
-  if (page_record.previous != kNoIndex) records_[page_record.previous].next = page_record.next;
-  if (page_record.next != kNoIndex) records_[page_record.next].previous = page_record.previous;
-  PoolHeader::CachedList& list = cached_list(page_record);
-  if (list.first == page.value) list.first = page_record.next;
-  if (list.last == page.value) list.last = page_record.previous;
-  page_record.next = kNoIndex;
-  page_record.previous = kNoIndex;
 }
 
 void PagePool::push_bare(PageId page) {

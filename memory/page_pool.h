@@ -9,8 +9,12 @@
 //
 // Free pages lie in two lists. An idle page still has memory behind it from its last use: it is
 // reused first (the latest freed first, while it is warm), and the coldest are given back to the
-// operating system. A bare page has none: it is used when no idle page is left. Cached pages lie in two as
-// well: those that are pinned go after all others.
+// operating system. A bare page has none: it is used when no idle page is left.
+//
+// Cached pages lie in a list for each class of what computing them again would cost, by age. The one for which age
+// over cost is largest goes first, as in a cache of things of unlike cost (Blankstein et al. 2017, "Hyperbolic
+// Caching"), whose choice among the ends of a few lists is exact up to the width of a class. Age counts pages that
+// were let go since, not seconds. Pinned pages have a list of their own and go after all others.
 //
 // All metadata is a view over one span of bytes (see PoolHeader, PageRecord): indices, no pointers.
 #pragma once
@@ -19,6 +23,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -80,6 +85,10 @@ class Reservation {
   PageCount count_;
 };
 
+// Classes of what computing a page again costs; a class costs half again as much as the one before (by
+// the square root of 2), the last one that or more.
+inline constexpr uint32_t kCostClasses = 8;
+
 // The layout in bytes, for those who store it or break it on purpose. Never renumbered, only grown.
 struct PoolHeader {
   uint64_t magic = 0;
@@ -94,12 +103,13 @@ struct PoolHeader {
   uint32_t bare_first = kNoIndex;
   uint32_t bare_count = 0;
   uint32_t taken_count = 0;  // entries in use of the list of pages to announce
-  // Cached pages; first those that go first, then those that are pinned.
+  uint32_t let_go_count = 0;  // pages that became cached so far; wraps
+  // Cached pages, by class of cost, then those that are pinned.
   struct CachedList {
-    uint32_t first = kNoIndex;  // cached last
-    uint32_t last = kNoIndex;   // cached first: the next to go
+    uint32_t first = kNoIndex;  // let go last
+    uint32_t last = kNoIndex;   // let go first: of these the next to go
   };
-  std::array<CachedList, 2> cached{};
+  std::array<CachedList, kCostClasses + 1> cached{};
 };
 
 struct PageRecord {
@@ -108,13 +118,15 @@ struct PageRecord {
   uint32_t next = kNoIndex;  // in a free list, or in the list of cached pages
   uint32_t previous = kNoIndex;
   uint32_t cached_at_s = 0;  // when it became cached, by set_now()
+  uint32_t let_go = 0;       // and as which one, by PoolHeader::let_go_count
   PageState state = PageState::kFree;
   uint8_t idle = 0;       // free, with memory behind it
   uint8_t announced = 1;  // 0: in the list of pages to announce
-  // 1: in the prefix index: the last release makes it cached instead of free. 2: and pinned there.
+  // In the prefix index, so that the last release makes it cached instead of free: 1 + its class of cost, and 128
+  // more if it is pinned there. 0: it is not.
   uint8_t indexed = 0;
 };
-static_assert(sizeof(PageRecord) == 24);
+static_assert(sizeof(PageRecord) == 28);
 
 class PagePool {
  public:
@@ -151,17 +163,32 @@ class PagePool {
 
   // For the prefix index alone. A held page enters it and is read-only from then on; one that leaves
   // is its holder's again, or free if nobody holds it.
-  void set_indexed(PageId page);
+  void set_indexed(PageId page, uint32_t cost_class);
   void clear_indexed(PageId page);
   bool is_indexed(PageId page) const { return record(page).indexed != 0; }
+  // Of an indexed page. The index sees to it that a page's class is no lower than that of a cached page that
+  // follows it: then that one, which was let go before, also goes before.
+  uint32_t cost_class(PageId page) const { return (record(page).indexed & ~kPinned) - 1u; }
+  // Only of a page that somebody holds.
+  void raise_cost_class(PageId page, uint32_t cost_class);
+  // Of a page behind which none follows any more. Does nothing to a cached one whose place by age in
+  // the other list is not near that list's end.
+  void lower_cost_class(PageId page, uint32_t cost_class);
   // A pinned page goes after all that are not. A cached one counts as let go now.
   void set_pinned(PageId page, bool pinned);
-  bool is_pinned(PageId page) const { return record(page).indexed == kPinned; }
-  // Cached pages in the order in which they were let go, pinned ones after all others; kNoPage at the end.
-  PageId oldest_cached() const;
-  PageId newer_cached(PageId page) const;
-  PageId newest_cached() const;
-  PageId older_cached(PageId page) const;
+  bool is_pinned(PageId page) const { return (record(page).indexed & kPinned) != 0; }
+
+  // All cached pages, those that follow others before them, pinned ones last; kNoPage at the end. And back.
+  PageId first_cached() const;
+  PageId cached_after(PageId page) const;
+  PageId last_cached() const;
+  PageId cached_before(PageId page) const;
+  // The cached page that is the next to go; kNoPage if none is cached.
+  PageId next_to_go() const;
+  // The cached page of a class that was let go first; kNoPage if the class has none.
+  PageId oldest_of_class(uint32_t cost_class) const { return PageId(header_->cached[cost_class].last); }
+  // When the cached page was let go that has been there longest, pinned ones aside; nothing without one.
+  std::optional<uint32_t> oldest_cached_s() const;
   // When a cached page was let go, in seconds of set_now()'s clock.
   uint32_t cached_at_s(PageId page) const { return record(page).cached_at_s; }
   // The time that pages becoming cached are stamped with.
@@ -189,7 +216,8 @@ class PagePool {
 
  private:
   struct AttachTag {};
-  static constexpr uint8_t kPinned = 2;
+  friend class GoingOrder;
+  static constexpr uint8_t kPinned = 128;
   PagePool(std::span<std::byte> region, AttachTag);
 
   PageRecord& record(PageId page) const;
@@ -200,10 +228,12 @@ class PagePool {
   void push_bare(PageId page);
   PageId pop_free();
   void unlink_idle(PageId page);
-  PoolHeader::CachedList& cached_list(const PageRecord& page_record) const {
-    return header_->cached[page_record.indexed == kPinned ? 1 : 0];
+  static uint32_t list_of(const PageRecord& page_record) {
+    return (page_record.indexed & kPinned) != 0 ? kCostClasses : page_record.indexed - 1u;
   }
+  uint32_t age(uint32_t index) const { return header_->let_go_count - records_[index].let_go; }
   void push_cached(PageId page);
+  void insert_cached(PageId page, uint32_t newer, uint32_t older);
   void unlink_cached(PageId page);
   Result<void> verify_records() const;
   Result<void> verify_free_lists() const;
@@ -215,6 +245,18 @@ class PagePool {
   std::span<PageId> taken_;  // [header_->taken_count of pages], each page at most once
   ChargeTable charges_;
   uint32_t now_s_ = 0;
+};
+
+// Cached pages in the order in which they would go if no more were let go meanwhile.
+// Lives as long as nothing changes the pool. O(kCostClasses) a page.
+class GoingOrder {
+ public:
+  explicit GoingOrder(const PagePool& pool);
+  PageId next();  // kNoPage at the end
+
+ private:
+  const PagePool& pool_;
+  std::array<uint32_t, kCostClasses + 1> oldest_;
 };
 
 }  // namespace inferd::memory

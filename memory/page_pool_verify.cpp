@@ -39,7 +39,7 @@ Result<void> PagePool::verify_records() const {
                          : page_record.state == PageState::kShared
                              ? page_record.references + (page_record.indexed != 0 ? 1 : 0) > 1
                                                                    : page_record.references == 0;
-    if (page_record.indexed > kPinned ||
+    if ((page_record.indexed & ~kPinned) > kCostClasses || page_record.indexed == kPinned ||
         (page_record.indexed != 0 && page_record.state != PageState::kShared &&
          page_record.state != PageState::kCached) ||
         (page_record.indexed == 0 && page_record.state == PageState::kCached)) {
@@ -112,16 +112,17 @@ Result<void> PagePool::verify_free_lists() const {
   return {};
 }
 
-// The list of cached pages holds each of them once, from the latest to the oldest.
+// The lists of cached pages hold each of them once, from the latest to the oldest.
 Result<void> PagePool::verify_cached_lists() const {
   const uint32_t cached = header_->states[static_cast<uint32_t>(PageState::kCached)];
   uint32_t found = 0;
-  for (const PoolHeader::CachedList& list : header_->cached) {
+  for (uint32_t number = 0; number < header_->cached.size(); ++number) {
+    const PoolHeader::CachedList& list = header_->cached[number];
     uint32_t previous = kNoIndex;
     for (uint32_t index = list.first; index != kNoIndex; index = records_[index].next) {
       if (index >= records_.size() || records_[index].state != PageState::kCached ||
-          records_[index].previous != previous || &cached_list(records_[index]) != &list ||
-          ++found > cached) {
+          records_[index].previous != previous || list_of(records_[index]) != number ||
+          (previous != kNoIndex && age(index) <= age(previous)) || ++found > cached) {
         return violation("a list of cached pages is broken at " + page_text(index));
       }
       previous = index;

@@ -84,19 +84,30 @@ PageCount PagedMemory::available() const {
 uint32_t PagedMemory::drop_cached(uint32_t before_s, uint32_t count_max) {
   uint32_t count = 0;
   while (count < count_max) {
-    const PageId oldest = pool_->oldest_cached();
+    PageId page = pool_->next_to_go();
     // Nothing but need lets a pinned page go.
-    if (oldest == kNoPage || pool_->is_pinned(oldest) || pool_->cached_at_s(oldest) >= before_s) break;
-    INFERD_CHECK(evict());
+    if (page == kNoPage || pool_->is_pinned(page)) break;
+    if (pool_->cached_at_s(page) >= before_s) page = oldest_before(before_s);
+    if (page == kNoPage) break;
+    INFERD_CHECK(evict(page));
     ++count;
   }
   return count;
 }
 
-// The cached page that was let go first becomes free; its content moves on if there is a place for it.
+// A page that was let go before then, of the lowest class that has one: none follows it that is still here.
+PageId PagedMemory::oldest_before(uint32_t before_s) const {
+  for (uint32_t cost_class = 0; cost_class < kCostClasses; ++cost_class) {
+    const PageId oldest = pool_->oldest_of_class(cost_class);
+    if (oldest != kNoPage && pool_->cached_at_s(oldest) < before_s) return oldest;
+  }
+  return kNoPage;
+}
+
+// The cached page that is the next to go becomes free; its content moves on if there is a place for it.
 bool PagedMemory::evict() {
-  const PageId oldest = pool_->oldest_cached();
-  return oldest != kNoPage && evict(oldest);
+  const PageId next = pool_->next_to_go();
+  return next != kNoPage && evict(next);
 }
 
 bool PagedMemory::evict(PageId page) {
@@ -111,11 +122,11 @@ uint32_t PagedMemory::drop_cached_of(UserId user, PageCount pages) {
   constexpr uint32_t kLookedAtMax = 4096;
   uint32_t count = 0;
   uint32_t looked_at = 0;
-  PageId page = pool_->oldest_cached();
+  PageId page = pool_->first_cached();
   while (page != kNoPage && pool_->charged_pages(user) > pages && looked_at++ < kLookedAtMax) {
-    const PageId newer = pool_->newer_cached(page);
+    const PageId after = pool_->cached_after(page);
     if (pool_->charged_to(page) == user && !pool_->is_pinned(page) && evict(page)) ++count;
-    page = newer;
+    page = after;
   }
   return count;
 }
@@ -124,11 +135,10 @@ uint32_t PagedMemory::store_ahead(Watermarks marks, uint32_t count_max) {
   INFERD_CHECK(marks.low <= marks.high);
   if (tier_ == nullptr || !keep_evicted_) return 0;
   PageCount at_once = pool_->counts().free;
-  PageId page = pool_->oldest_cached();
+  GoingOrder order(*pool_);
+  PageId page = order.next();
   const auto next_unstored = [&](PageCount mark) {
-    for (; page != kNoPage && at_once < mark && prefixes_->is_stored(page); page = pool_->newer_cached(page)) {
-      ++at_once;
-    }
+    for (; page != kNoPage && at_once < mark && prefixes_->is_stored(page); page = order.next()) ++at_once;
     return page != kNoPage && at_once < mark;
   };
   if (next_unstored(marks.low)) storing_ahead_ = true;

@@ -63,19 +63,19 @@ class PagedMemory {
   // anybody writes or gives back any page. The caller empties it.
   std::vector<PageStore>& stores() { return stores_; }
 
-  // As PagePool::reserve, but drops cached pages, the ones let go first, before anyone waits.
+  // As PagePool::reserve, but drops cached pages, by age over cost, before anyone waits.
   [[nodiscard]] ReserveStatus reserve(PageCount count, Reservation& reservation);
   // Pages that reserve() can give: free ones, and cached ones that would go.
   PageCount available() const;
-  // Stores cached pages that are in no slot yet, the ones let go first; they stay where they are. Begins once
+  // Stores cached pages that are in no slot yet, those first that are next to go; they stay where they are. Begins once
   // fewer than marks.low pages are free or would be free at once, and goes on, over as many calls as it takes,
   // until marks.high are. Returns how many, at most `count_max`. O(marks.high).
   uint32_t store_ahead(Watermarks marks, uint32_t count_max);
-  // Frees cached pages that were let go before `before_s` (of PagePool::set_now's clock), at most
-  // `count_max`; returns how many.
+  // Frees cached pages that were let go before `before_s` (of PagePool::set_now's clock), those first that are
+  // next to go, at most `count_max`; returns how many.
   uint32_t drop_cached(uint32_t before_s, uint32_t count_max);
 
-  // Frees cached pages that are charged to `user`, the ones let go first, from the ends of their prefixes, until
+  // Frees cached pages that are charged to `user`, the cheapest and oldest first, from the ends of their prefixes, until
   // no more than `pages` in all are charged to it. Returns how many. O(cached pages), with a bound: what a large
   // cache hides from it goes another time.
   uint32_t drop_cached_of(UserId user, PageCount pages);
@@ -92,6 +92,7 @@ class PagedMemory {
   };
 
   PagedMemory() = default;
+  PageId oldest_before(uint32_t before_s) const;
   bool evict();
   bool evict(PageId page);
   void format(const MemoryConfig& config);

@@ -248,7 +248,9 @@ PageId PrefixIndex::insert(CacheDomain domain, PageId parent_page, PageId page,
   if (node == kNoIndex) node = add_node(parent, tokens);
   nodes_[node].page = page;
   node_of_page_[page.value] = node + 1;
-  pool_.set_indexed(page);
+  const uint32_t cost_class = cost_class_of(nodes_[node].depth);
+  pool_.set_indexed(page, cost_class);
+  raise_before(node, cost_class);
   if (is_pinned(node)) pool_.set_pinned(page, true);
   return page;
 }

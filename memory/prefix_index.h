@@ -12,9 +12,10 @@
 //  1. Who holds a page holds the pages of all its ancestors: sequences attach whole prefixes, insert
 //     pages in order, and let go from the end. So the descendants of a cached page (nobody holds it)
 //     are cached too, or have no page.
-//  2. In the pool's list of cached pages, oldest first, children come before their parents, for they
-//     were let go earlier. So no node without a page has a descendant with one, and a lookup finds
-//     pages first and then slots.
+//  2. Of cached pages, children go before their parents: they were let go earlier, and their class of cost, the
+//     depth's at first, is no higher, since who enters a page raises its ancestors to its class. So no node without
+//     a page has a descendant with one, and a lookup finds pages first and then slots. A page behind which no other
+//     is left gets the class of its own depth again.
 //  3. The same holds for the slots: a node whose page goes makes its slot the newest, and its children's
 //     pages went before. So the oldest slot is that of a leaf, or of a node that has a page besides, and
 //     freeing the oldest ones never leaves a hole.
@@ -105,16 +106,21 @@ class PrefixIndex {
   // parent is not in the index (it was flushed), or there are too many domains.
   PageId insert(CacheDomain domain, PageId parent, PageId page, std::span<const TokenId> tokens);
 
-  // Frees the cached page that was let go first. False if no page is cached. Neither this nor a flush
+  // What computing a token costs, and what attending from it to one position costs besides: pages deep in a prefix
+  // cost more to compute again than its first ones, and stay longer. Any unit; as measured of late, of which a
+  // moving average is taken. Before the first call all pages cost the same.
+  void note_costs(double token, double position);
+
+  // Frees the cached page that is the next to go. False if no page is cached. Neither this nor a flush
   // may come between a plan and its step: a copy of the page may still be to be made.
-  bool drop_oldest() { return evict_oldest(false).has_value(); }
+  bool drop_next() { return evict_next(false).has_value(); }
   // The same; with `store`, content that is in no slot yet gets one, where the caller copies it before
   // anybody writes the page. For want of a free slot the oldest content of the next tier goes.
   struct Evicted {
     PageId page;
     std::optional<SlotRef> store;
   };
-  std::optional<Evicted> evict_oldest(bool store);
+  std::optional<Evicted> evict_next(bool store);
   // The same for any cached page behind which no other page follows; nothing if one does.
   std::optional<Evicted> evict(PageId page, bool store);
   // A slot for the content of a page of the index that has none yet, while it stays where it is.
@@ -205,6 +211,9 @@ class PrefixIndex {
   void set_pin(uint32_t node, UserId user);
   void forget_pin(uint32_t node);
   void find_pins();
+  uint32_t cost_class_of(uint32_t depth) const;
+  void raise_before(uint32_t node, uint32_t cost_class);
+  void lower_end(uint32_t node);
   void forget(uint32_t node);
   uint32_t root_of(CacheDomain domain) const;
   uint32_t make_root(CacheDomain domain);
@@ -220,6 +229,7 @@ class PrefixIndex {
   Result<void> verify_pins() const;
 
   PagePool& pool_;
+  double depth_cost_ = 0;  // what a page costs more than the one before it, the first one costing 1
   PrefixHeader* header_ = nullptr;  // borrowed, in the region
   std::span<PrefixNode> nodes_;     // [pages + slots + domains_max]
   std::span<uint32_t> node_of_page_;  // [pages] node + 1; 0: not in the index

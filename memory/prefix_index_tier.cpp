@@ -1,11 +1,50 @@
-// PrefixIndex: content that moves to the next tier, is found there, is lost, or comes back with a
-// restart.
+// PrefixIndex: which content goes when pages are wanted; how it moves to the next tier, is found there, is lost, or
+// comes back with a restart.
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "memory/prefix_index.h"
 
 namespace inferd::memory {
+
+namespace {
+
+// Of the moving average of costs, the weight of the latest figures.
+constexpr double kCostWeight = 1.0 / 64;
+// Of a page's siblings so many are looked at for one that is still there.
+constexpr uint32_t kSiblingsLookedAt = 8;
+
+}  // namespace
+
+void PrefixIndex::note_costs(double token, double position) {
+  if (!(token > 0) || !(position >= 0)) return;
+  const double depth_cost = position * kPageTokens / token;
+  depth_cost_ += (depth_cost - depth_cost_) * kCostWeight;
+}
+
+uint32_t PrefixIndex::cost_class_of(uint32_t depth) const {
+  const double doublings = std::log2(1 + depth * depth_cost_);
+  return std::min(static_cast<uint32_t>(2 * doublings), kCostClasses - 1);
+}
+
+// All before a page that entered the index are held, like itself.
+void PrefixIndex::raise_before(uint32_t node, uint32_t cost_class) {
+  for (node = nodes_[node].parent; !is_root(node); node = nodes_[node].parent) {
+    if (pool_.cost_class(nodes_[node].page) >= cost_class) return;
+    pool_.raise_cost_class(nodes_[node].page, cost_class);
+  }
+}
+
+// A page that follows the node's has gone. If it was the last one, the node's costs what its depth says.
+void PrefixIndex::lower_end(uint32_t node) {
+  if (is_root(node) || nodes_[node].page == kNoPage) return;
+  uint32_t looked_at = 0;
+  for (uint32_t child = nodes_[node].first_child; child != kNoIndex; child = nodes_[child].next_sibling) {
+    if (nodes_[child].page != kNoPage || ++looked_at > kSiblingsLookedAt) return;
+  }
+  pool_.lower_cost_class(nodes_[node].page, cost_class_of(nodes_[node].depth));
+}
 
 size_t PrefixIndex::walk_stored(uint32_t node, std::span<const TokenId> tokens,
                                 std::span<SlotRef> slots) const {
@@ -49,8 +88,8 @@ bool PrefixIndex::make_slot_free() {
   return true;
 }
 
-std::optional<PrefixIndex::Evicted> PrefixIndex::evict_oldest(bool store) {
-  const PageId page = pool_.oldest_cached();
+std::optional<PrefixIndex::Evicted> PrefixIndex::evict_next(bool store) {
+  const PageId page = pool_.next_to_go();
   return page == kNoPage ? std::nullopt : evict(page, store);
 }
 
@@ -62,19 +101,22 @@ std::optional<PrefixIndex::Evicted> PrefixIndex::evict(PageId page, bool store) 
     if (nodes_[child].page != kNoPage) return std::nullopt;
   }
   Evicted evicted{page, std::nullopt};
+  const uint32_t parent = nodes_[node].parent;
   if (nodes_[node].slot != kNoIndex) {
     slots_.touch(nodes_[node].slot);
   } else if (store && make_slot_free()) {
     evicted.store = slots_.acquire(node);
     nodes_[node].slot = evicted.store->slot;
-  } else {
+  }
+  if (nodes_[node].slot == kNoIndex) {
     drop_below(node);
     forget(node);
-    return evicted;
+  } else {
+    nodes_[node].page = kNoPage;
+    node_of_page_[page.value] = 0;
+    pool_.clear_indexed(page);
   }
-  nodes_[node].page = kNoPage;
-  node_of_page_[page.value] = 0;
-  pool_.clear_indexed(page);
+  lower_end(parent);
   return evicted;
 }
 

@@ -148,7 +148,7 @@ Result<void> PrefixIndex::verify_links() const {
 Result<void> PrefixIndex::verify_order() const {
   std::vector<uint32_t> place(header_->touched, 0);
   uint32_t next = 0;
-  for (PageId page = pool_.oldest_cached(); page != kNoPage; page = pool_.newer_cached(page)) {
+  for (PageId page = pool_.first_cached(); page != kNoPage; page = pool_.cached_after(page)) {
     if (!pool_.is_indexed(page)) {
       return violation("page " + std::to_string(page.value) + " is cached, but not in the index");
     }

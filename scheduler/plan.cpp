@@ -40,6 +40,7 @@ void Scheduler::plan_once(const StepBudget& budget, BatchPlan& plan) {
   waits_ = {};
   pages_short_ = false;
   cost_ = budget.cost;
+  memory_.prefixes().note_costs(cost_.token_ns, cost_.position_ns);
   memory_.set_keep_evicted(worth_loading(0));
 
   count_work(budget);

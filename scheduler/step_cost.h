@@ -72,7 +72,7 @@ class StepMargin {
   void observe(double predicted_ns, int64_t turn_ns, int64_t target_ns);
 
  private:
-  double margin_ = 1.11;
+  double margin_ = 1.2;  // until it is learned
 };
 
 }  // namespace inferd::scheduler

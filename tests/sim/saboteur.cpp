@@ -124,7 +124,7 @@ bool swap_pages(memory::PagedMemory& memory) {
 
 // The index's nodes lie behind its header, as memory/prefix_index.cpp places them.
 bool confuse_prefix(memory::PagedMemory& memory) {
-  const PageId page = memory.pool().oldest_cached();
+  const PageId page = memory.pool().next_to_go();
   if (page == kNoPage) return false;
   const size_t index_bytes = memory.prefixes().layout_bytes();
   const std::span<std::byte> region =
@@ -169,8 +169,8 @@ bool SchedulerSaboteur::strike(Scheduler& scheduler, memory::PagedMemory& memory
     case Sabotage::kWrongPrefix:
       return confuse_prefix(memory);
     case Sabotage::kLostCachedPage:
-      if (memory.pool().oldest_cached() == kNoPage) return false;
-      memory.pool().clear_indexed(memory.pool().oldest_cached());
+      if (memory.pool().next_to_go() == kNoPage) return false;
+      memory.pool().clear_indexed(memory.pool().next_to_go());
       return true;
     case Sabotage::kStrangeHolder:
       if (held == kNoPage || !memory.pool().is_indexed(held)) return false;

@@ -107,6 +107,7 @@ Result<void> Simulation::run() {
     return violation("pages are in use, but no request is");
   }
   memory_->prefixes().flush_all();
+  forget_spoiled();
   if (memory_->pool().counts().free != memory_config_.pages) {
     return violation("pages are left when the index is empty");
   }
@@ -402,8 +403,17 @@ void Simulation::make_stores(bool faults) {
   memory_->stores().clear();
 }
 
-// What went out of the tier again before anybody looked at it did no harm.
+// What went out of the tier again, or was dropped, before anybody looked at it did no harm.
 void Simulation::forget_spoiled() {
+  if (spoiled_page_ != kNoPage) {
+    const auto reads = [this](const scheduler::BatchItem& item) {
+      return std::ranges::find(item.pages, spoiled_page_) != item.pages.end();
+    };
+    const bool read = std::ranges::any_of(plan_.items, reads);
+    const bool gone = memory_->pool().state(spoiled_page_) == memory::PageState::kFree;
+    if (gone && !read) report_.sabotaged = false;
+    if (gone || read) spoiled_page_ = kNoPage;
+  }
   if (spoiled_.empty()) return;
   const auto there = [this](memory::SlotRef slot) {
     return memory_->prefixes().holds(slot) && !tier_->content(slot).empty();
@@ -422,6 +432,7 @@ Result<void> Simulation::make_loads(bool faults) {
       other.front() = other.front() == 0 ? 1 : 0;
       INFERD_TRY(engine_->load_page(load.page, other));
       report_.sabotaged = true;
+      spoiled_page_ = load.page;
     }
   }
   return {};

@@ -142,6 +142,7 @@ class Simulation {
   std::map<Account, double> served_;
   std::map<std::pair<Account, Account>, Range> differences_;
   std::vector<memory::SlotRef> spoiled_;  // slots that sabotage gave other content
+  PageId spoiled_page_ = kNoPage;         // a page likewise, until somebody reads it
   uint64_t last_sequence_ = 0;
   SimReport report_;
 };

@@ -41,6 +41,8 @@ Result<void> Simulation::step(bool faults) {
   lose_prefixes();
   make_stores(false);
   const scheduler::StepBudget budget = random_budget(faults);
+  // What pages cost by depth: from nothing more to several times as much.
+  memory_->prefixes().note_costs(1, 0.05 * static_cast<double>(prng_.below(8)));
   const bool work = scheduler_->plan(budget, plan_);
   const bool late = faults && options_.sabotage == Sabotage::kLateStore && !report_.sabotaged;
   if (late && !memory_->stores().empty()) {
@@ -340,7 +342,7 @@ Result<void> Simulation::check_state() const {
       if (++references[page] == 1) ++charges[pool.charged_to(page)];
     }
   }
-  for (PageId page = pool.oldest_cached(); page != kNoPage; page = pool.newer_cached(page)) {
+  for (PageId page = pool.first_cached(); page != kNoPage; page = pool.cached_after(page)) {
     ++charges[pool.charged_to(page)];
   }
   for (const auto& [page, count] : references) {

@@ -236,6 +236,9 @@ TEST(PageTier, NoContentIsEverTakenForAnother) {
     for (uint64_t round = 1; round <= 120; ++round) {
       Tokens tokens(1 + prng.below(160));
       for (TokenId& token : tokens) token = static_cast<TokenId>(prng.below(40) == 0);
+      // What depth costs changes all the while.
+      const double position = 0.02 * static_cast<double>(prng.below(8));
+      for (int i = 0; i < 20; ++i) tiers.memory.prefixes().note_costs(1, position);
       tiers.tier.stores_free_ = prng.below(4) == 0 ? static_cast<uint32_t>(prng.below(3)) : 1000;
       uint32_t loaded = 0;
       open.push_back(tiers.run(tokens, round, loaded, CacheDomain(1 + prng.below(2))));

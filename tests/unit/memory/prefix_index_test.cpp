@@ -169,18 +169,63 @@ TEST_F(PrefixIndexTest, TheOldestGoFirstAndFromTheEnd) {
   PageTable old_table = compute(old_tokens), new_table = compute(new_tokens);
   close(old_table);
   close(new_table);
-  EXPECT_TRUE(memory_.prefixes().drop_oldest());
+  EXPECT_TRUE(memory_.prefixes().drop_next());
   EXPECT_EQ(found(old_tokens), 32u);
   EXPECT_EQ(found(new_tokens), 48u);
   // Used again, it is the younger one.
   PageTable again = compute(counted(32));
   close(again);
-  for (int i = 0; i < 3; ++i) EXPECT_TRUE(memory_.prefixes().drop_oldest());
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(memory_.prefixes().drop_next());
   EXPECT_EQ(found(new_tokens), 0u);
   EXPECT_EQ(found(old_tokens), 32u);
-  EXPECT_TRUE(memory_.prefixes().drop_oldest() && memory_.prefixes().drop_oldest());
-  EXPECT_FALSE(memory_.prefixes().drop_oldest());
+  EXPECT_TRUE(memory_.prefixes().drop_next() && memory_.prefixes().drop_next());
+  EXPECT_FALSE(memory_.prefixes().drop_next());
   EXPECT_EQ(memory_.pool().counts().free, PageCount(64));
+}
+
+TEST_F(PrefixIndexTest, WhatCostsTwiceAsMuchToComputeAgainStaysTwiceAsLong) {
+  // 30 pages deep, a page costs four times what a first one does.
+  for (int i = 0; i < 2000; ++i) memory_.prefixes().note_costs(16, 0.11);
+  const Tokens deep = counted(31 * 16);
+  PageTable table = compute(deep);
+  close(table);
+  // As many short ones, one after the other; then as many pages again are wanted, a few at a time.
+  for (int32_t k = 0; k < 31; ++k) {
+    PageTable one = compute(counted(16, 1000 * (k + 1)));
+    close(one);
+  }
+  const auto short_ones = [&] {
+    uint32_t count = 0;
+    for (int32_t k = 0; k < 31; ++k) count += found(counted(16, 1000 * (k + 1))) == 16 ? 1 : 0;
+    return count;
+  };
+  // The last page of the deep one was let go 62 pages ago: it goes when a first one of a quarter of that age would.
+  for (int i = 0; i < 15; ++i) EXPECT_TRUE(memory_.prefixes().drop_next());
+  EXPECT_EQ(found(deep), deep.size());
+  EXPECT_EQ(short_ones(), 16u);
+  while (found(deep) == deep.size()) EXPECT_TRUE(memory_.prefixes().drop_next());
+  EXPECT_NEAR(short_ones(), 15, 3);
+  // Its beginning costs no more than theirs, and is older: it goes from the end, ever more easily.
+  while (found(deep) > 16) EXPECT_TRUE(memory_.prefixes().drop_next());
+  EXPECT_GE(short_ones(), 3u);
+  EXPECT_TRUE(memory_.verify().ok());
+  while (memory_.prefixes().drop_next()) {
+  }
+  EXPECT_EQ(memory_.pool().counts().free, PageCount(64));
+}
+
+TEST_F(PrefixIndexTest, ABeginningStaysAsLongAsWhatFollowsItHoweverCheapItIs) {
+  for (int i = 0; i < 2000; ++i) memory_.prefixes().note_costs(16, 0.11);
+  PageTable deep = compute(counted(31 * 16));
+  close(deep);
+  // Only the first page, used again: it is younger now than all that follow it.
+  PageTable first = compute(counted(16));
+  close(first);
+  EXPECT_TRUE(memory_.verify().ok());
+  for (uint32_t pages = 31; pages-- > 0;) {
+    EXPECT_TRUE(memory_.prefixes().drop_next());
+    EXPECT_EQ(found(counted(31 * 16)), pages * 16);
+  }
 }
 
 TEST_F(PrefixIndexTest, WhoeverNeedsPagesGetsTheCachedOnes) {
