@@ -19,18 +19,26 @@ namespace {
 constexpr uint32_t kTakesBetweenClocks = 64;
 constexpr int64_t kBetweenStepsNs = 300'000;
 
-Result<UniqueFd> epoll_of(int fd) {
+// `edges`: as the daemon watches its clients' bells.
+Result<UniqueFd> epoll_of(int fd, bool edges) {
   UniqueFd epoll(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event = {};
-  event.events = EPOLLIN;
+  event.events = EPOLLIN | (edges ? EPOLLET : 0u);
   if (!epoll || epoll_ctl(epoll.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     return errno_error("cannot watch a client", errno);
   }
   return epoll;
 }
 
-void flush(DaemonEnd& end) {
-  if (end.rings() != nullptr) end.rings()->flush();
+// Of the process that rings them: the kernel knows a batch of bells in one only.
+std::unique_ptr<ipc::DoorbellBatch> make_bells() {
+  Result<std::unique_ptr<ipc::DoorbellBatch>> bells = ipc::DoorbellBatch::create();
+  INFERD_CHECK(bells.ok());
+  return std::move(*bells);
+}
+
+void flush(DaemonEnd& end, ipc::DoorbellBatch& bells) {
+  if (end.rings() != nullptr) end.rings()->flush(bells);
 }
 
 // A daemon computes between two publications: its processor does not go to sleep.
@@ -43,6 +51,7 @@ void compute_for(int64_t time_ns) {
 // Answers every request with a record, until the process is killed.
 void answer_requests(DaemonEnd& end, int epoll, int64_t spin_ns) {
   const MonotonicClock clock;
+  const std::unique_ptr<ipc::DoorbellBatch> bells = make_bells();
   for (;;) {
     uint32_t requests = 0;
     if (spin_ns > 0) {
@@ -62,7 +71,7 @@ void answer_requests(DaemonEnd& end, int epoll, int64_t spin_ns) {
       requests = end.take();
     }
     for (uint32_t i = 0; i < requests; ++i) INFERD_CHECK(end.send(7));
-    if (requests > 0) flush(end);
+    if (requests > 0) flush(end, *bells);
   }
 }
 
@@ -111,7 +120,7 @@ class StepClients {
   std::vector<Channel> channels_;
   std::vector<Child> clients_;
   std::vector<ipc::ServerSession*> rings_;  // none of a socket's
-  std::unique_ptr<ipc::DoorbellBatch> bells_ = std::make_unique<ipc::DoorbellBatch>();
+  std::unique_ptr<ipc::DoorbellBatch> bells_ = make_bells();
 };
 
 }  // namespace
@@ -119,7 +128,7 @@ class StepClients {
 Result<double> measure_round_trip(Way way, int64_t spin_ns, uint32_t count,
                                   const Processors& processors) {
   INFERD_ASSIGN(const Channel channel, open_channel(way));
-  INFERD_ASSIGN(const UniqueFd epoll, epoll_of(channel.daemon->fd()));
+  INFERD_ASSIGN(const UniqueFd epoll, epoll_of(channel.daemon->fd(), channel.daemon->rings() != nullptr));
   INFERD_ASSIGN(const Child daemon, Child::start(processors.daemon, [&] {
                   answer_requests(*channel.daemon, epoll.get(), spin_ns);
                 }));
@@ -143,9 +152,10 @@ Result<double> measure_stream(Way way, int64_t spin_ns, uint32_t count,
                               const Processors& processors) {
   INFERD_ASSIGN(const Channel channel, open_channel(way));
   INFERD_ASSIGN(const Child daemon, Child::start(processors.daemon, [&] {
+                  const std::unique_ptr<ipc::DoorbellBatch> bells = make_bells();
                   for (TokenId i = 0;; ++i) {
                     while (!channel.daemon->send(i)) sched_yield();
-                    flush(*channel.daemon);
+                    flush(*channel.daemon, *bells);
                   }
                 }));
   const Pin pin(processors.clients);

@@ -118,7 +118,6 @@ Result<void> Connection::adopt(ipc::Welcome welcome, std::vector<UniqueFd> fds) 
   INFERD_ASSIGN(text_,
                 ModelText::open(std::move(fds[ipc::kFdTextTables]), welcome_.text_tables_bytes));
   submission_bell_ = std::move(fds[ipc::kFdSubmissionBell]);
-  submission_bell_keep_ = std::move(fds[ipc::kFdSubmissionBellRead]);
   completion_bell_ = std::move(fds[ipc::kFdCompletionBell]);
 
   auto* client = reinterpret_cast<ipc::ClientControl*>(client_region_.data());

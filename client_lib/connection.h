@@ -184,7 +184,6 @@ class Connection {
   std::unique_ptr<ModelText> text_;
   UniqueFd socket_;
   UniqueFd submission_bell_;       // write end
-  UniqueFd submission_bell_keep_;  // a read end, so that ringing for a dead daemon is no SIGPIPE
   UniqueFd completion_bell_;       // read end
   UniqueFd nudge_fd_;              // eventfd: wakes the leader
   UniqueFd event_fd_;              // eventfd: wakes the event loop

@@ -19,12 +19,15 @@ Result<std::unique_ptr<StepLoop>> StepLoop::create(StepLoopParts parts, StepLoop
   if (::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, parts.mailbox.wake_fd(), &event) != 0) {
     return errno_error("cannot watch the engine's mailbox", errno);
   }
-  return std::unique_ptr<StepLoop>(new StepLoop(std::move(parts), limits, std::move(epoll)));
+  INFERD_ASSIGN(auto bells, ipc::DoorbellBatch::create());
+  return std::unique_ptr<StepLoop>(
+      new StepLoop(std::move(parts), limits, std::move(epoll), std::move(bells)));
 }
 
-StepLoop::StepLoop(StepLoopParts parts, StepLoopLimits limits, UniqueFd epoll)
+StepLoop::StepLoop(StepLoopParts parts, StepLoopLimits limits, UniqueFd epoll,
+                   std::unique_ptr<ipc::DoorbellBatch> bells)
     : parts_(std::move(parts)), limits_(limits), epoll_(std::move(epoll)),
-      sampler_(parts_.engine.info().vocabulary), vocabulary_(parts_.engine.info().vocabulary),
+      sampler_(parts_.engine.info().vocabulary), vocabulary_(parts_.engine.info().vocabulary), bells_(std::move(bells)),
       pressure_(parts_.clock.now_ns()) {
   INFERD_CHECK(limits_.running_max > 0 && vocabulary_ > 0);
   const uint32_t items_max = parts_.scheduler.config().step_tokens;
@@ -332,7 +335,7 @@ void StepLoop::flush_sessions() {
     session->touched = false;
   }
   touched_.clear();
-  counters_.doorbells += ipc::ServerSession::flush_all(flushing_, bells_);
+  counters_.doorbells += ipc::ServerSession::flush_all(flushing_, *bells_);
 }
 
 // ---- the end ----

@@ -134,7 +134,8 @@ class StepLoop final : private ipc::SubmissionVisitor {
   const LoopCounters& counters() const { return counters_; }
 
  private:
-  StepLoop(StepLoopParts parts, StepLoopLimits limits, UniqueFd epoll);
+  StepLoop(StepLoopParts parts, StepLoopLimits limits, UniqueFd epoll,
+           std::unique_ptr<ipc::DoorbellBatch> bells);
 
   // ipc::SubmissionVisitor (step_loop_intake.cpp)
   void on_submit(const ipc::Submission& submission) override;
@@ -210,7 +211,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   void unwatch_bell(EngineSession& session);
   bool arm_sessions(bool all);
   int wait_timeout_ms(int64_t now_ns) const;
-  void take_bell(SessionId id, uint32_t epoll_events);
+  void take_bell(SessionId id);
   PageCount give_back_idle_pages();
   int64_t cache_due_ns() const;
   void drop_idle_cache(int64_t now_ns);
@@ -227,7 +228,7 @@ class StepLoop final : private ipc::SubmissionVisitor {
   std::vector<EngineSession*> awake_;    // polled in every turn
   std::vector<EngineSession*> touched_;  // with records to flush
   std::vector<ipc::ServerSession*> flushing_;  // scratch
-  ipc::DoorbellBatch bells_;                   // of those
+  std::unique_ptr<ipc::DoorbellBatch> bells_;  // of those
   std::vector<EngineSession*> flows_;    // whose room to look at before the next step
   std::vector<EngineSession*> ended_;    // to be released at the end of the turn
   std::unordered_map<SequenceId, std::unique_ptr<LiveSequence>> live_;  // looked up, never walked

@@ -163,7 +163,7 @@ void StepLoop::end_session(EngineSession& session, ErrorCode code, std::string_v
   if (code == ErrorCode::kProtocol) ++counters_.sessions_broken;
   session.ended = true;
   session.rings().publish_last_word(code, sentence);
-  session.rings().flush();
+  session.rings().flush(*bells_);
   // Everything that it holds goes now, but for what others may still be looking at in this turn.
   stop_all(session);
   ended_.push_back(&session);

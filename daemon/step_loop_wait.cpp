@@ -24,7 +24,7 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 
 void StepLoop::watch_bell(EngineSession& session) {
   epoll_event event{};
-  event.events = EPOLLIN;
+  event.events = EPOLLIN | EPOLLET;  // see ipc/doorbell.h
   event.data.u64 = session.facts().id.value;
   session.bell_watched = ::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD,
                                      session.rings().submission_bell_fd(), &event) == 0;
@@ -95,20 +95,13 @@ void StepLoop::wait_for_events(bool may_block) {
   const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), timeout_ms);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];
-    if (event.data.u64 != 0) take_bell(SessionId(event.data.u64), event.events);
+    if (event.data.u64 != 0) take_bell(SessionId(event.data.u64));
   }
 }
 
-void StepLoop::take_bell(SessionId id, uint32_t epoll_events) {
+void StepLoop::take_bell(SessionId id) {
   EngineSession* session = find_session(id);
   if (session == nullptr || session->ended) return;
-  if ((epoll_events & (EPOLLHUP | EPOLLERR)) != 0) {
-    // No writer is left: the client closed its bell, most likely by dying. What it submitted last
-    // is nobody's any more.
-    unwatch_bell(*session);
-    end_session(*session, ErrorCode::kUnavailable, "the client closed its end of the session");
-    return;
-  }
   session->rings().wake();
   session->empty_polls = 0;
   if (!session->awake) {

@@ -1,10 +1,14 @@
-// A doorbell: a one-page pipe that wakes whoever polls its read end.
-// Owner: ipc. ring() and clear() may be called by any thread; neither ever blocks.
+// A doorbell: an eventfd that wakes whoever polls it.
+// Owner: ipc. Any thread.
 //
-// Not an eventfd, which is one open file description for both sides: a client could clear
-// O_NONBLOCK on it and make the daemon block. Each end of a pipe has its own. A full pipe means
-// "already rung". Whoever rings holds a read end too, so that ringing after the other side's death
-// is no SIGPIPE.
+// Daemon and client have the same open file description, so the client can do with it what it likes: fill it, and
+// take O_NONBLOCK from it. The daemon therefore never reads nor writes one. A client's bell it watches edge-triggered,
+// each ring of which is an event of its own, and never empties. Its own to the clients it rings by DoorbellBatch,
+// which the kernel carries out under a spinlock, whatever the bell's count or flags are.
+//
+// Not a pipe: to read or write one takes its mutex, O_NONBLOCK or not, and a peer that reads it into memory whose
+// page does not come (a file of a file system of its own making, userfaultfd) holds that mutex for as long as it
+// likes.
 #pragma once
 
 #include "base/result.h"
@@ -12,22 +16,13 @@
 
 namespace inferd::ipc {
 
-struct Doorbell {
-  UniqueFd read_end;   // polls readable once rung
-  UniqueFd write_end;  // for ring_doorbell()
-};
+// A new bell, non-blocking and close-on-exec. Errors: kIo.
+Result<UniqueFd> create_doorbell();
 
-// A new pipe of one page, both ends non-blocking and close-on-exec. Errors: kIo.
-Result<Doorbell> create_doorbell();
+// Rings. For the client's side, and for whoever trusts the other one.
+void ring_doorbell(int bell) noexcept;
 
-// Another, independent open file description of the pipe's read end, for the side that rings.
-// Errors: kIo.
-Result<UniqueFd> reopen_read_end(int read_end);
-
-// Rings. A bell that is already full counts as rung.
-void ring_doorbell(int write_end) noexcept;
-
-// Empties the bell; bounded, whatever the other side does meanwhile. Returns whether it had rung.
-bool clear_doorbell(int read_end) noexcept;
+// Empties the bell. Returns whether it had rung. Likewise.
+bool clear_doorbell(int bell) noexcept;
 
 }  // namespace inferd::ipc

@@ -175,13 +175,12 @@ static_assert(offsetof(RefusalFixed, code) == 16 && offsetof(RefusalFixed, sente
 
 // The descriptors of a welcome, in this order.
 enum WelcomeDescriptor : uint32_t {
-  kFdClientRegion = 0,        // read-write
-  kFdTokenRegion = 1,         // read-only
-  kFdTextTables = 2,          // read-only, immutable
-  kFdSubmissionBell = 3,      // write end: the client rings it
-  kFdSubmissionBellRead = 4,  // kept open by the client so that ringing is never a SIGPIPE
-  kFdCompletionBell = 5,      // read end: the client polls it
-  kWelcomeDescriptors = 6,
+  kFdClientRegion = 0,    // read-write
+  kFdTokenRegion = 1,     // read-only
+  kFdTextTables = 2,      // read-only, immutable
+  kFdSubmissionBell = 3,  // an eventfd: the client rings it
+  kFdCompletionBell = 4,  // an eventfd: the client polls and reads it
+  kWelcomeDescriptors = 5,
 };
 
 struct Hello {

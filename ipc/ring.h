@@ -29,7 +29,8 @@
 //      in R4, and then the wake word is left behind by R4 or replaced by the next R1, whose R2
 //      follows.
 //   5. In R4 the bell is emptied before the ring is read, and W4 follows W2, so emptying never eats
-//      a bell whose record the reader then fails to see. (SPIN tries it all: tests/model/.)
+//      a bell whose record the reader then fails to see. (SPIN tries it all: tests/model/.) The daemon does
+//      not touch its bells (doorbell.h): it waits for edges, and epoll_wait() empties the list of those.
 //
 // * A writer of several rings may show all their tails by release stores, with one seq_cst fence
 //   between these and all its W3s (RingProducer::show()): it then waits once for all the lines that

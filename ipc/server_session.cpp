@@ -79,8 +79,6 @@ Result<std::unique_ptr<ServerSession>> ServerSession::create(const Geometry& geo
   INFERD_TRY(deny_reopening(session->client_region_.fd()));
   INFERD_ASSIGN(session->submission_bell_, create_doorbell());
   INFERD_ASSIGN(session->completion_bell_, create_doorbell());
-  INFERD_ASSIGN(session->submission_bell_reader_,
-                reopen_read_end(session->submission_bell_.read_end.get()));
 
   auto* client = reinterpret_cast<ClientControl*>(session->client_region_.data());
   auto* tokens = reinterpret_cast<TokenControl*>(session->token_region_.data());
@@ -109,9 +107,8 @@ std::vector<int> ServerSession::client_fds(int text_tables_fd) const {
   fds[kFdClientRegion] = client_region_.fd();
   fds[kFdTokenRegion] = token_reader_.get();
   fds[kFdTextTables] = text_tables_fd;
-  fds[kFdSubmissionBell] = submission_bell_.write_end.get();
-  fds[kFdSubmissionBellRead] = submission_bell_reader_.get();
-  fds[kFdCompletionBell] = completion_bell_.read_end.get();
+  fds[kFdSubmissionBell] = submission_bell_.get();
+  fds[kFdCompletionBell] = completion_bell_.get();
   return fds;
 }
 
@@ -119,9 +116,6 @@ void ServerSession::close_client_fds() {
   client_region_.close_fd();
   token_region_.close_fd();
   token_reader_.reset();
-  submission_bell_.write_end.reset();
-  submission_bell_reader_.reset();
-  // completion_bell_.read_end stays open here, so that ringing a dead client is no SIGPIPE.
 }
 
 // ---- submissions ----
@@ -299,9 +293,7 @@ bool ServerSession::prepare_sleep() {
 }
 
 void ServerSession::wake() {
-  if (!sleeper_.armed()) return;
-  clear_doorbell(submission_bell_.read_end.get());
-  sleeper_.disarm();
+  if (sleeper_.armed()) sleeper_.disarm();
 }
 
 // ---- completions ----
@@ -450,12 +442,9 @@ void ServerSession::show() {
 
 void ServerSession::look_for_sleeper() { bell_due_ = shown_ && waker_.should_ring(); }
 
-bool ServerSession::flush() {
-  show();
-  RingProducer::order_shown();
-  look_for_sleeper();
-  if (bell_due_) ring_doorbell(completion_bell_.write_end.get());
-  return bell_due_;
+bool ServerSession::flush(DoorbellBatch& bells) {
+  ServerSession* const sessions[] = {this};
+  return flush_all(sessions, bells) != 0;
 }
 
 // Each loop touches cache lines that the clients' processors have. Apart from each other the
@@ -467,7 +456,7 @@ uint32_t ServerSession::flush_all(std::span<ServerSession* const> sessions, Door
   uint32_t rung = 0;
   for (ServerSession* session : sessions) {
     if (!session->bell_due_) continue;
-    bells.add(session->completion_bell_.write_end.get());
+    bells.add(session->completion_bell_.get());
     ++rung;
   }
   bells.ring();

@@ -144,12 +144,11 @@ class ServerSession {
   DrainOutcome drain(uint32_t max_records, DrainScratch& scratch, SubmissionVisitor& visitor);
 
   // Before the daemon sleeps: asks the client to ring. Returns false, and stays awake, if there is
-  // something to drain already. Then poll submission_bell_fd() for reading.
+  // something to drain already. Then watch submission_bell_fd(), edge-triggered.
   bool prepare_sleep();
-  // After waking, or when this session is polled again anyway: empties the bell, tells the client
-  // so.
+  // After waking, or when this session is polled again anyway: tells the client that it need not ring.
   void wake();
-  int submission_bell_fd() const { return submission_bell_.read_end.get(); }
+  int submission_bell_fd() const { return submission_bell_.get(); }
 
   // ---- completions ----
   // Whether a record of `slots` slots, or several that come to as many, can be published now. False
@@ -180,7 +179,7 @@ class ServerSession {
 
   // Shows the client everything published since the last flush, and rings once if it sleeps.
   // Returns whether it rang. Cheap if nothing was published.
-  bool flush();
+  bool flush(DoorbellBatch& bells);
   // The same for all of `sessions`, cheaper than one by one. `bells` is empty before and after.
   // Returns how many it rang for.
   static uint32_t flush_all(std::span<ServerSession* const> sessions, DoorbellBatch& bells);
@@ -211,9 +210,8 @@ class ServerSession {
   SharedRegion client_region_;
   SharedRegion token_region_;
   UniqueFd token_reader_;  // read-only descriptor of the token region, for the client
-  Doorbell submission_bell_;
-  Doorbell completion_bell_;
-  UniqueFd submission_bell_reader_;  // for the client, see doorbell.h
+  UniqueFd submission_bell_;
+  UniqueFd completion_bell_;
   RingConsumer submissions_;
   RingProducer completions_;
   Sleeper sleeper_;

@@ -101,8 +101,12 @@ Result<Message> receive_message(int socket, std::span<std::byte> buffer, size_t 
   msghdr message = {};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  message.msg_control = control;
-  message.msg_controllen = sizeof(control);
+  // Where none belong, none are taken: to close one that a peer sent may take as long as that peer likes
+  // (the flush of a file of a file system of its own making). The kernel drops them without that.
+  if (fds_max > 0) {
+    message.msg_control = control;
+    message.msg_controllen = sizeof(control);
+  }
   ssize_t received;
   bool reset = false;
   do {

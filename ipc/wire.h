@@ -34,7 +34,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free, "indices are shared be
 static_assert(sizeof(std::atomic<uint64_t>) == 8);
 
 inline constexpr uint32_t kMagic = 0x44524e49;  // "INRD"
-inline constexpr uint16_t kVersionMajor = 1;
+inline constexpr uint16_t kVersionMajor = 2;  // 1 had pipes for doorbells
 inline constexpr uint16_t kVersionMinor = 0;
 
 inline constexpr uint32_t kSlotBytes = 64;

@@ -7,8 +7,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
 
 #include "base/check.h"
+#include "ipc/doorbell_batch.h"
 #include "ipc/server_session.h"
 
 namespace {
@@ -58,6 +60,7 @@ struct CheckingVisitor final : SubmissionVisitor {
 // Input: 8 bytes each for the client's two indices and its wake word, then the slots, then the
 // arena.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+  static const std::unique_ptr<DoorbellBatch> bells = DoorbellBatch::create().value();
   auto created = ServerSession::create(kGeometry, SessionId(1), kFeatures);
   INFERD_CHECK(created.ok());
   ServerSession& session = **created;
@@ -79,10 +82,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
   for (int turn = 0; turn < 20; ++turn) {
     const DrainOutcome outcome = session.drain(16, scratch, visitor);
     INFERD_CHECK(outcome.records <= 16);
-    session.flush();
+    session.flush(*bells);
     if (session.prepare_sleep()) session.wake();
     if (outcome.broken) session.publish_last_word(outcome.broken->code(), "over");
   }
-  session.flush();
+  session.flush(*bells);
   return 0;
 }

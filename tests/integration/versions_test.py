@@ -19,7 +19,7 @@ HEADER = "<IHHHHI"  # magic, major, minor, type, fixed_bytes, message_bytes
 HELLO_BYTES, WELCOME_BYTES = 72, 128
 TEXT_TABLES, DELIVERED, URGENCY, FORK, CACHE_DOMAIN, USAGE = (1 << bit for bit in range(6))
 UNKNOWN = 1 << 40
-DESCRIPTORS = 6
+DESCRIPTORS = 5
 PROMPT = ["--ids", "5,6,7,8", "--max-tokens", "12"]
 
 
@@ -95,7 +95,7 @@ class Versions(harness.DaemonTest):
         # What client and daemon of this build agree on.
         with GoBetween(cls.daemon) as between, socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as client:
             client.connect(between.path)
-            hello = Message(struct.pack(HEADER, 0x44524E49, 1, 0, 1, HELLO_BYTES, HELLO_BYTES))
+            hello = Message(struct.pack(HEADER, 0x44524E49, 2, 0, 1, HELLO_BYTES, HELLO_BYTES))
             hello += struct.pack("<QQQIHHHH", UNKNOWN - 1, 0, 0, 0, 64, 128, 32, 64) + bytes(20)
             client.send(hello)
             data, descriptors, _, _ = socket.recv_fds(client, 4096, DESCRIPTORS)
@@ -165,8 +165,8 @@ class Versions(harness.DaemonTest):
                      hello=lambda hello: hello.resize_fixed(HELLO_BYTES - 8))
 
     def test_a_client_of_another_major_version_is_told_both(self):
-        for major in (0, 2, 999):
-            self.refuses("the client speaks version %d.0" % major, "this daemon speaks 1.0", "the same release",
+        for major in (0, 1, 3, 999):
+            self.refuses("the client speaks version %d.0" % major, "this daemon speaks 2.0", "the same release",
                          hello=lambda hello: hello.put("H", 4, major))
 
     def test_a_client_with_other_records_is_refused(self):
@@ -222,14 +222,14 @@ class Versions(harness.DaemonTest):
                      welcome=lambda welcome: welcome.resize_fixed(WELCOME_BYTES - 32))
 
     def test_a_daemon_of_another_major_version_is_told_apart(self):
-        for major in (0, 2):
-            self.refuses("the daemon speaks version %d.0" % major, "this client speaks 1.0",
+        for major in (0, 1, 3):
+            self.refuses("the daemon speaks version %d.0" % major, "this client speaks 2.0",
                          welcome=lambda welcome: welcome.put("H", 4, major))
 
     def test_rings_of_impossible_sizes_and_other_descriptors_are_refused(self):
         self.refuses("sizes of its rings", welcome=lambda welcome: welcome.put("I", 32, 100))
         self.refuses("announced", welcome=lambda welcome: welcome.put("I", 36, 1 << 19))
-        self.refuses("descriptors", welcome=lambda welcome: welcome.put("I", 44, 7))
+        self.refuses("descriptors", welcome=lambda welcome: welcome.put("I", 44, 6))
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@
  *   -DOLD_VALUE      each sleep has the same odd value
  *   -DLATE_CLEAR     the doorbell is emptied after R2
  *   -DEARLY_HEAD     the reader frees a slot before it has copied it
- *   -DBLOCKING_BELL  the doorbell's write end is not O_NONBLOCK (with -DHOSTILE)
+ *   -DBLOCKING_BELL  the doorbell is rung by a write() that waits for room (with -DHOSTILE)
  */
 
 #define kRecords 4
 #define kSlots 2    /* of the ring; a record takes one */
 #define kBuffered 2 /* entries of a store buffer */
-#define kBells 2    /* that the doorbell's pipe holds; all further ones are dropped */
+#define kBells 2    /* that the doorbell counts; further ones change nothing */
 #define kOtherWakes 2 /* times the reader wakes for something other than the doorbell */
 
 #ifdef NO_ORDER
@@ -41,7 +41,7 @@
 #define kHead (kSlots + 1)
 #define kWake (kSlots + 2)
 byte memory[kSlots + 3];
-byte bells; /* in the pipe */
+byte bells; /* that the eventfd counts */
 
 chan writer_buffer = [kBuffered] of { byte, byte }; /* address, value */
 chan reader_buffer = [kBuffered] of { byte, byte };
@@ -105,7 +105,7 @@ active proctype writer() {
     if
     :: wake % 2 == 1 && wake != rung ->
       rung = wake;
-      /* W4: ring_doorbell(): write() of one byte; EAGAIN counts as rung. */
+      /* W4: ring_doorbell(), or the daemon's signal, which adds to the count or leaves it full. */
       if
       :: atomic { bells < kBells -> bells++ }
 #ifndef BLOCKING_BELL
@@ -188,7 +188,8 @@ look:
   :: bells > 0 -> rung = true
   :: other_wakes < kOtherWakes -> other_wakes++
   fi;
-  /* R4: clear_doorbell(): one read() takes all that the pipe holds. */
+  /* R4: clear_doorbell(): one read() takes the count. To the daemon, which watches for edges,
+   * epoll_wait() reports all rings so far, once. */
   if
   :: rung -> bells = 0; rung = false
   :: else -> skip

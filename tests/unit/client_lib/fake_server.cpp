@@ -293,6 +293,7 @@ bool FakeServer::serve(Session& session) {
   std::byte buffer[64];
   auto message = ipc::receive_message(session.socket.get(), buffer, 0, false);
   if (!message.ok() || message->status != ipc::SocketStatus::kWouldBlock) return false;
+  ipc::clear_doorbell(session.rings->submission_bell_fd());
   session.rings->wake();
   if (options_.drain) {
     Visitor visitor(*this, session);
@@ -306,7 +307,7 @@ bool FakeServer::serve(Session& session) {
     last_word = last_word_;
   }
   if (last_word) session.rings->publish_last_word(last_word->code(), last_word->message());
-  bells_ += session.rings->flush() ? 1 : 0;
+  bells_ += session.rings->flush(*doorbells_) ? 1 : 0;
   return !last_word;
 }
 

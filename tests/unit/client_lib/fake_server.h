@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/unique_fd.h"
+#include "ipc/doorbell_batch.h"
 #include "ipc/server_session.h"
 
 namespace inferd::test {
@@ -112,6 +113,7 @@ class FakeServer {
   uint64_t tables_bytes_ = 0;
   std::vector<std::unique_ptr<Session>> sessions_;
   ipc::DrainScratch scratch_;
+  std::unique_ptr<ipc::DoorbellBatch> doorbells_ = ipc::DoorbellBatch::create().value();
   std::thread thread_;
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> sessions_count_{0}, running_count_{0}, cancels_{0}, truncations_{0},

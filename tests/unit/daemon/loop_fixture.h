@@ -94,6 +94,7 @@ class FakeClient {
   Heard& operator[](uint64_t cookie) { return heard_[cookie]; }
 
   std::unique_ptr<ipc::RawClient> raw;
+  SessionId id;
   std::map<uint32_t, std::pair<ErrorCode, std::string>> reniced;  // answers, by tag
   bool session_ended = false;
   ErrorCode session_error = ErrorCode::kOk;
@@ -203,6 +204,7 @@ class LoopFixture : public StepLoopObserver {
     auto session =
         std::move(ipc::ServerSession::create(rings, SessionId(++sessions_), ipc::kFeatures)).value();
     FakeClient client(*session);
+    client.id = SessionId(sessions_);
     session->close_client_fds();
     loop->add_session(
         std::move(session),
@@ -212,6 +214,8 @@ class LoopFixture : public StepLoopObserver {
     return client;
   }
   // The session that was connected last.
+  // What the listener posts when the connection is closed, however that came.
+  void die(const FakeClient& client) const { loop->remove_session(client.id); }
   SessionId last_session() const { return SessionId(sessions_); }
 
   // Turns until nothing happens any more, reading for `clients` after each turn.

@@ -90,10 +90,10 @@ TEST(StepLoop, ASessionsRequestsAreLimitedAndTheLimitMayChange) {
   EXPECT_TRUE(client[accepted].finished);
 }
 
-size_t bells_of(const FakeClient& client) {
-  std::array<char, 64> bells;
-  const ssize_t count = ::read(client.raw->completion_bell.get(), bells.data(), bells.size());
-  return count > 0 ? static_cast<size_t>(count) : 0;
+uint64_t bells_of(const FakeClient& client) {
+  uint64_t count = 0;
+  const ssize_t got = ::read(client.raw->completion_bell.get(), &count, sizeof(count));
+  return got > 0 ? count : 0;
 }
 
 TEST(StepLoop, AStepRingsOnceForASleepingClientHoweverManyTokensItBrings) {

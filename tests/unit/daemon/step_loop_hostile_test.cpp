@@ -2,7 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <csignal>
 
 #include "base/prng.h"
 #include "tests/unit/counted_new.h"
@@ -39,8 +38,6 @@ ipc::SubmitRecord odd_submission(uint64_t cookie, Prng& prng) {
 class Hostile : public testing::TestWithParam<uint64_t> {};
 
 TEST_P(Hostile, ClientsHurtOnlyThemselves) {
-  // These clients ring bells of sessions that the daemon has ended.
-  std::signal(SIGPIPE, SIG_IGN);
   Prng prng(GetParam());
   LoopFixture fixture;
   FakeClient honest = fixture.connect();
@@ -60,7 +57,9 @@ TEST_P(Hostile, ClientsHurtOnlyThemselves) {
         break;
       }
       case 3: ipc::ring_doorbell(victim.raw->submission_bell.get()); break;
-      case 4: hostile.erase(hostile.begin() + static_cast<ptrdiff_t>(prng.below(hostile.size())));
+      case 4:
+        fixture.die(victim);
+        std::erase_if(hostile, [&](const auto& client) { return client.get() == &victim; });
         break;
       case 5:
         if (cookies.size() < 40 && round % 8 == 0) {
@@ -74,6 +73,7 @@ TEST_P(Hostile, ClientsHurtOnlyThemselves) {
     honest.read();
     ASSERT_TRUE(fixture.loop->verify().ok()) << "seed " << GetParam();
   }
+  for (const auto& client : hostile) fixture.die(*client);
   hostile.clear();
   fixture.run_until_idle({&honest});
   EXPECT_FALSE(honest.session_ended);

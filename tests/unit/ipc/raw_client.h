@@ -10,9 +10,16 @@
 #include <string>
 #include <vector>
 
+#include "ipc/doorbell_batch.h"
 #include "ipc/server_session.h"
 
 namespace inferd::ipc {
+
+// For flush(), one a thread.
+inline DoorbellBatch& test_bells() {
+  thread_local const std::unique_ptr<DoorbellBatch> bells = DoorbellBatch::create().value();
+  return *bells;
+}
 
 struct RawClient {
   SharedRegion client_region;
