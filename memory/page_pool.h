@@ -12,8 +12,8 @@
 // operating system. A bare page has none: it is used when no idle page is left.
 //
 // Cached pages lie in a list for each class of what computing them again would cost, by age. The one for which age
-// over cost is largest goes first, as in a cache of things of unlike cost (Blankstein et al. 2017, "Hyperbolic
-// Caching"), whose choice among the ends of a few lists is exact up to the width of a class. Age counts pages that
+// over the square root of cost is largest goes first: a cache of things of unlike cost (Blankstein et al. 2017,
+// "Hyperbolic Caching"), whose choice among the ends of a few lists is exact up to the width of a class. Age counts pages that
 // were let go since, not seconds. Pinned pages have a list of their own and go after all others.
 //
 // All metadata is a view over one span of bytes (see PoolHeader, PageRecord): indices, no pointers.

@@ -63,7 +63,7 @@ class PagedMemory {
   // anybody writes or gives back any page. The caller empties it.
   std::vector<PageStore>& stores() { return stores_; }
 
-  // As PagePool::reserve, but drops cached pages, by age over cost, before anyone waits.
+  // As PagePool::reserve, but drops cached pages, by age and cost, before anyone waits.
   [[nodiscard]] ReserveStatus reserve(PageCount count, Reservation& reservation);
   // Pages that reserve() can give: free ones, and cached ones that would go.
   PageCount available() const;
