@@ -20,7 +20,7 @@ struct DaemonOptions {
 struct DaemonFigures {
   double connect_ms = 0;         // from inferd_connect() to the first submission, median
   double idle_cpu_share = 0;     // of one processor, by the daemon, with the idle clients connected
-  double step_alone_ms = 0;      // median time between an answer's tokens, without idle clients
+  double step_alone_ms = 0;      // of an answer over its tokens, without idle clients
   double step_with_idle_ms = 0;  // and with them
 };
 

@@ -18,14 +18,6 @@ uint32_t TimedAnswer::tokens() const {
   return count;
 }
 
-std::vector<double> delivery_gaps_ms(std::span<const TokenArrival> arrivals) {
-  std::vector<double> gaps_ms;
-  for (size_t i = 1; i < arrivals.size(); ++i) {
-    gaps_ms.push_back(static_cast<double>(arrivals[i].at_ns - arrivals[i - 1].at_ns) * 1e-6);
-  }
-  return gaps_ms;
-}
-
 std::vector<double> token_gaps_ms(std::span<const TokenArrival> arrivals) {
   std::vector<double> gaps_ms;
   for (size_t i = 0; i < arrivals.size(); ++i) {

@@ -26,8 +26,6 @@ struct TimedAnswer {
   uint32_t tokens() const;
 };
 
-// Milliseconds between neighbouring deliveries.
-std::vector<double> delivery_gaps_ms(std::span<const TokenArrival> arrivals);
 // Milliseconds between neighbouring tokens: those that came together have zeros between them.
 std::vector<double> token_gaps_ms(std::span<const TokenArrival> arrivals);
 

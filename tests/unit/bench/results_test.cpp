@@ -98,7 +98,6 @@ TEST(Statistics, SamplesOfOneDistributionExceedTheCriticalDistanceAsOftenAsTheLe
 
 TEST(TimedAnswer, TokensThatCameTogetherHaveZerosBetweenThem) {
   const std::vector<TokenArrival> arrivals = {{1'000'000, 1}, {3'000'000, 3}, {4'500'000, 1}};
-  EXPECT_EQ(delivery_gaps_ms(arrivals), (std::vector<double>{2, 1.5}));
   EXPECT_EQ(token_gaps_ms(arrivals), (std::vector<double>{2, 0, 0, 1.5}));
   EXPECT_TRUE(token_gaps_ms({}).empty());
   EXPECT_EQ((TimedAnswer{arrivals, 0, INFERD_FINISH_NONE}.tokens()), 5u);

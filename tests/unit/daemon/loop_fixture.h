@@ -56,7 +56,9 @@ class FakeClient {
   }
   // The cookie of the pin, which names its answer.
   uint64_t pin(const std::vector<TokenId>& prompt) {
-    std::memcpy(raw->arena + arena_used_, prompt.data(), prompt.size() * sizeof(TokenId));
+    if (!prompt.empty()) {
+      std::memcpy(raw->arena + arena_used_, prompt.data(), prompt.size() * sizeof(TokenId));
+    }
     put(ipc::PinRecord{{ipc::kPin, 1, 0, 0, ++cookies_},
                        arena_used_,
                        static_cast<uint32_t>(prompt.size()),
