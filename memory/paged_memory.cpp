@@ -122,11 +122,15 @@ uint32_t PagedMemory::drop_cached_of(UserId user, PageCount pages) {
   constexpr uint32_t kLookedAtMax = 4096;
   uint32_t count = 0;
   uint32_t looked_at = 0;
-  PageId page = pool_->first_cached();
-  while (page != kNoPage && pool_->charged_pages(user) > pages && looked_at++ < kLookedAtMax) {
-    const PageId after = pool_->cached_after(page);
-    if (pool_->charged_to(page) == user && !pool_->is_pinned(page) && evict(page)) ++count;
-    page = after;
+  // A page before one that went may be in an earlier list now: then there is another round.
+  for (uint32_t before = kNoIndex; before != count;) {
+    before = count;
+    PageId page = pool_->first_cached();
+    while (page != kNoPage && pool_->charged_pages(user) > pages && looked_at++ < kLookedAtMax) {
+      const PageId after = pool_->cached_after(page);
+      if (pool_->charged_to(page) == user && !pool_->is_pinned(page) && evict(page)) ++count;
+      page = after;
+    }
   }
   return count;
 }
@@ -138,7 +142,9 @@ uint32_t PagedMemory::store_ahead(Watermarks marks, uint32_t count_max) {
   GoingOrder order(*pool_);
   PageId page = order.next();
   const auto next_unstored = [&](PageCount mark) {
-    for (; page != kNoPage && at_once < mark && prefixes_->is_stored(page); page = order.next()) ++at_once;
+    for (; page != kNoPage && at_once < mark && prefixes_->is_stored(page); page = order.next()) {
+      ++at_once;
+    }
     return page != kNoPage && at_once < mark;
   };
   if (next_unstored(marks.low)) storing_ahead_ = true;

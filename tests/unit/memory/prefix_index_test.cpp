@@ -227,6 +227,21 @@ TEST_F(PrefixIndexTest, ABeginningStaysAsLongAsWhatFollowsItHoweverCheapItIs) {
   }
 }
 
+TEST_F(PrefixIndexTest, AllThatIsCachedOfAUserGoesThoughPagesChangeTheirClassMeanwhile) {
+  // The 28th page costs less than four times what a first one does, the 29th more: a class more.
+  for (int i = 0; i < 2000; ++i) memory_.prefixes().note_costs(16, 0.11);
+  PageTable one = compute(counted(29 * 16));
+  close(one);
+  PageTable other = compute(counted(29 * 16, 500));
+  close(other);
+  // Used again, all but the last page of the first one is younger than the other one.
+  PageTable again = compute(counted(28 * 16));
+  close(again);
+  EXPECT_EQ(memory_.drop_cached_of(kUser, PageCount(50)), 8u);
+  EXPECT_EQ(memory_.drop_cached_of(kUser, PageCount(0)), 50u);
+  EXPECT_EQ(memory_.pool().counts().free, PageCount(64));
+}
+
 TEST_F(PrefixIndexTest, WhoeverNeedsPagesGetsTheCachedOnes) {
   PageTable table = compute(counted(512));  // 32 pages
   close(table);
