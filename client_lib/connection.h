@@ -183,8 +183,8 @@ class Connection {
   ipc::Welcome welcome_;
   std::unique_ptr<ModelText> text_;
   UniqueFd socket_;
-  UniqueFd submission_bell_;       // write end
-  UniqueFd completion_bell_;       // read end
+  UniqueFd submission_bell_;       // rung here
+  UniqueFd completion_bell_;       // polled and emptied here
   UniqueFd nudge_fd_;              // eventfd: wakes the leader
   UniqueFd event_fd_;              // eventfd: wakes the event loop
   UniqueFd epoll_fd_;              // what fd() returns

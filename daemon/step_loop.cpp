@@ -27,8 +27,8 @@ Result<std::unique_ptr<StepLoop>> StepLoop::create(StepLoopParts parts, StepLoop
 StepLoop::StepLoop(StepLoopParts parts, StepLoopLimits limits, UniqueFd epoll,
                    std::unique_ptr<ipc::DoorbellBatch> bells)
     : parts_(std::move(parts)), limits_(limits), epoll_(std::move(epoll)),
-      sampler_(parts_.engine.info().vocabulary), vocabulary_(parts_.engine.info().vocabulary), bells_(std::move(bells)),
-      pressure_(parts_.clock.now_ns()) {
+      sampler_(parts_.engine.info().vocabulary), vocabulary_(parts_.engine.info().vocabulary),
+      bells_(std::move(bells)), pressure_(parts_.clock.now_ns()) {
   INFERD_CHECK(limits_.running_max > 0 && vocabulary_ > 0);
   const uint32_t items_max = parts_.scheduler.config().step_tokens;
   plan_.items.reserve(items_max);

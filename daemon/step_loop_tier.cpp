@@ -104,12 +104,14 @@ void StepLoop::store_cache() {
   collect_tier();
   const memory::PagePool& pool = parts_.memory.pool();
   memory::PrefixIndex& prefixes = parts_.memory.prefixes();
-  // The dearest and newest first, beginnings before what follows them; never in the place of one that was stored here.
+  // The dearest and newest first, beginnings before what follows them; never in the place of one
+  // that was stored here.
   uint32_t room = prefixes.slots();
   for (PageId page = pool.first_cached(); page != kNoPage; page = pool.cached_after(page)) {
     if (prefixes.is_stored(page) && room > 0) --room;
   }
-  for (PageId page = pool.last_cached(); page != kNoPage && room > 0; page = pool.cached_before(page)) {
+  for (PageId page = pool.last_cached(); page != kNoPage && room > 0;
+       page = pool.cached_before(page)) {
     if (prefixes.is_stored(page)) continue;
     if (parts_.tier->stores_free() == 0) {
       parts_.tier->finish();

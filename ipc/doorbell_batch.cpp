@@ -28,8 +28,10 @@ Result<std::unique_ptr<DoorbellBatch>> DoorbellBatch::create() {
   INFERD_ASSIGN(const UniqueFd bell, create_doorbell());
   batch->writes_[0].aio_resfd = static_cast<uint32_t>(bell.get());
   if (syscall(SYS_io_submit, context, 1, batch->pointers_.data()) != 1) {
-    return errno_error("this process may not use asynchronous I/O (io_submit), by which clients are woken; let "
-                       "the container's filter of system calls pass it", errno);
+    return errno_error(
+        "this process may not use asynchronous I/O (io_submit), by which clients are woken; let the "
+        "container's filter of system calls pass it",
+        errno);
   }
   ++batch->results_;
   batch->drop_results();

@@ -5,9 +5,8 @@
 // along with it as the write's end. That signal is the one way for a process to ring an eventfd that neither waits
 // for its count to have room nor looks at its flags. (A write(2) does both, see doorbell.h.)
 //
-// What a step to sleeping clients costs is nearly all the kernel's: waking each of them. One call for all bells saves
-// the most where other processes keep the clients' processor busy, because the bells follow each other faster than
-// that processor can be interrupted again (inferd-bench ipc).
+// What a step to sleeping clients costs is nearly all the kernel's: waking each of them. Clients that are awake cost a
+// fortieth of it (inferd-bench ipc).
 #pragma once
 
 #include <linux/aio_abi.h>
